@@ -1,0 +1,12 @@
+//! Names and attributes: the store that keeps them and every operation on them.
+//!
+//! Two halves with one narrow waist:
+//!
+//! - [`store`]: the trait [`store::MetaStore`], a tiny transactional record store with watches and sessions. Engines
+//!   (Redis, embedded, the memory twin) implement it and know nothing of files.
+//! - the client over it: each file-system operation is written once, as a function over the records that it read,
+//!   which ends in one commit; a cache that is valid only where the store says so; the session that carries both.
+//!
+//! The exact model is `docs/metadata.md`; the encodings are in `carafe-types`.
+
+pub mod store;

@@ -9,4 +9,6 @@
 //!
 //! The exact model is `docs/metadata.md`; the encodings are in `carafe-types`.
 
+pub mod apply;
+pub mod memory;
 pub mod store;

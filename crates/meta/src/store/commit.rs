@@ -16,13 +16,15 @@ use carafe_types::{EntryName, FileKind, InodeNo, QuotaId, SessionNo, SliceId, Ti
 pub struct Commit {
     /// All must hold.
     pub checks: Vec<Check>,
-    /// Taken from (or given back to, when negative) quotas; every link of a chain is named.
+    /// Taken from (or given back to, when negative) quotas; every link of a chain is named. Takes of one quota are added
+    /// up first. A quota that does not exist has nothing left; what is given back to it is forgotten.
     pub takes: Vec<Take>,
     /// Bytes taken from the budget for inline data, negative to give back. Short: [`Outcome::NoInlineSpace`].
     pub take_inline: i64,
     /// Applied in this order.
     pub writes: Vec<Write>,
-    /// New keys (of a directory just made, of a bucket just begun) whose only watcher is this session from now on.
+    /// New keys (of a directory just made, of a bucket just begun) whose only watcher is this session from now on. If
+    /// another session stands there already, the outcome is [`Outcome::Held`]: load the key with `watch`, leave it out.
     pub enlist: Vec<WatchKey>,
     /// Sent when the transaction is done.
     pub notify: Vec<(SessionNo, Message)>,
@@ -73,7 +75,7 @@ pub enum Write {
     Touch(InodeNo),
     /// Adds to a directory's count of subdirectories.
     AddSubdirs(InodeNo, i64),
-    /// One more owner of a slice of blocks.
+    /// One more owner of a slice of blocks. Within a commit it comes before any `Release` of that slice.
     Retain(SliceId),
     /// One owner less; the last one queues the objects for deletion after `after_ms`.
     Release {
@@ -99,7 +101,7 @@ pub enum Write {
     QueueObject(DeadObject, u64),
     /// Takes objects out of that queue: they are deleted.
     UnqueueObject(DeadObject),
-    /// This session holds the unlinked inode open.
+    /// This session holds the unlinked inode open. Sessions that end are not taken out: readers leave dead ones out.
     HoldOpen(InodeNo),
     /// It does so no longer.
     DropOpen(InodeNo),
@@ -107,6 +109,28 @@ pub enum Write {
     Reserve(QuotaId, i64),
     /// Makes a quota with these counters, or removes it.
     InitQuota(QuotaId, Option<(i64, i64)>),
+}
+
+impl Write {
+    /// The watched key that this write changes; while another session holds it alone, the commit is [`Outcome::Held`].
+    pub fn watch_key(&self) -> Option<WatchKey> {
+        match self {
+            Write::Put(key, _) | Write::Delete(key) => key.watch_key(),
+            Write::Link(dir, _) | Write::Unlink(dir, _) => Some(WatchKey::Names(*dir)),
+            Write::Touch(dir) | Write::AddSubdirs(dir, _) => Some(WatchKey::Bucket(dir.bucket())),
+            Write::Retain(_)
+            | Write::Release { .. }
+            | Write::PackLive { .. }
+            | Write::QueueDead(..)
+            | Write::UnqueueDead(_)
+            | Write::QueueObject(..)
+            | Write::UnqueueObject(_)
+            | Write::HoldOpen(_)
+            | Write::DropOpen(_)
+            | Write::Reserve(..)
+            | Write::InitQuota(..) => None,
+        }
+    }
 }
 
 /// Name, type and inode of an entry.

@@ -82,7 +82,8 @@ pub enum ScanRequest {
     Records(Vec<Key>),
     /// Names of a directory.
     Names(ListRequest),
-    /// Inode buckets with a number of at least `from`, in no particular order between pages of one `cursor`.
+    /// All buckets that hold records, in no particular order. One that exists from the first page to the last is found,
+    /// perhaps twice; a page may be empty though more follow.
     Buckets {
         /// 0 to begin, then what the last page said.
         cursor: u64,

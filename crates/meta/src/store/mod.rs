@@ -107,6 +107,7 @@ pub trait MetaStore: Send + Sync + 'static {
     /// Returns when everything acknowledged so far is as durable as the store's class says (`wait:n`).
     async fn barrier(&self) -> Result<(), StoreError>;
 
-    /// True when only one process can have this store open: every key is then held alone and nothing is ever asked.
+    /// True when only one process can have this store open at a time. It may have several sessions in it (a mount, a
+    /// controller), so watches and messages mean what they mean elsewhere.
     fn single_process(&self) -> bool;
 }

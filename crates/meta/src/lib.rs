@@ -10,5 +10,10 @@
 //! The exact model is `docs/metadata.md`; the encodings are in `carafe-types`.
 
 pub mod apply;
+#[cfg(feature = "conformance")]
+pub mod conformance;
+pub mod counting;
+pub mod decorate;
+pub mod failing;
 pub mod memory;
 pub mod store;

@@ -1,0 +1,119 @@
+//! Volume ids: `cv1-<fs26>-<hash26>`.
+//!
+//! An id must be short (Kubernetes and `csi-sanity` send names of 128 bytes and allow ids of 128), tell which file system
+//! holds the volume, and be the same whenever the same name is asked for. So it is a pure function of both: base32 of the
+//! file system's uuid, and of the first 16 bytes of the name's SHA-256. No counter, no table, nothing to lose at a
+//! restart; whether a name was asked for before is told by the registry record that lies under the id.
+
+use data_encoding::BASE32_NOPAD;
+use sha2::{Digest, Sha256};
+use std::fmt;
+use uuid::Uuid;
+
+/// Says the version of the scheme, and that the id is one of ours.
+const PREFIX: &str = "cv1-";
+/// Base32 digits of 16 bytes.
+const DIGITS: usize = 26;
+
+/// The id of a volume that this driver created; 57 bytes of lower-case ASCII.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct VolumeId {
+    text: String,
+    fs: Uuid,
+}
+
+impl VolumeId {
+    /// The id of the volume called `name` in the file system `fs`.
+    pub fn new(fs: Uuid, name: &str) -> Self {
+        let hash = Sha256::digest(name.as_bytes());
+        let text = format!("{PREFIX}{}-{}", base32(fs.as_bytes()), base32(&hash[..16]));
+        Self { text, fs }
+    }
+
+    /// Reads an id; `None` if it is not one that [`VolumeId::new`] makes (a static volume's handle may be any text).
+    pub fn parse(text: &str) -> Option<Self> {
+        let (fs, hash) = text.strip_prefix(PREFIX)?.split_once('-')?;
+        let fs = Uuid::from_bytes(unbase32(fs)?);
+        unbase32(hash)?;
+        Some(Self { text: text.to_owned(), fs })
+    }
+
+    /// The id as it goes over the wire.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The file system that holds the volume.
+    pub fn fs(&self) -> Uuid {
+        self.fs
+    }
+}
+
+impl fmt::Display for VolumeId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// Lower-case base32 without padding, usable in file names, DNS labels and mount tables.
+pub(crate) fn base32(bytes: &[u8]) -> String {
+    BASE32_NOPAD.encode(bytes).to_ascii_lowercase()
+}
+
+/// The inverse for 16 bytes; stray bits after the last byte are refused, so every value has one spelling.
+fn unbase32(text: &str) -> Option<[u8; 16]> {
+    if text.len() != DIGITS || text.bytes().any(|byte| byte.is_ascii_uppercase()) {
+        return None;
+    }
+    BASE32_NOPAD.decode(text.to_ascii_uppercase().as_bytes()).ok()?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const FS: Uuid = Uuid::from_u128(0x0123_4567_89ab_cdef_0123_4567_89ab_cdef);
+
+    #[test]
+    fn an_id_is_the_same_for_the_same_name_and_different_for_another() {
+        assert_eq!(VolumeId::new(FS, "pvc-1"), VolumeId::new(FS, "pvc-1"));
+        assert_ne!(VolumeId::new(FS, "pvc-1"), VolumeId::new(FS, "pvc-2"));
+        assert_ne!(VolumeId::new(FS, "pvc-1"), VolumeId::new(Uuid::nil(), "pvc-1"));
+    }
+
+    #[test]
+    fn the_scheme_does_not_change_between_releases() {
+        assert_eq!(
+            VolumeId::new(FS, "pvc-1").as_str(),
+            "cv1-aerukz4jvpg66ajdivtytk6n54-6kdi4gvhzk3gsul43h22wg3zk4"
+        );
+    }
+
+    #[test]
+    fn what_only_resembles_an_id_is_not_taken_for_one() {
+        let id = VolumeId::new(FS, "pvc-1").text;
+        let last_digit_with_stray_bits = format!("{}b", &id[..56]);
+        for text in
+            ["", "cv1-", "reallyfakevolumeid", &id[..56], &id.to_uppercase(), &last_digit_with_stray_bits]
+        {
+            assert_eq!(VolumeId::parse(text), None, "{text}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn every_id_has_57_bytes_and_reads_back(fs: u128, name in ".{0,200}") {
+            let id = VolumeId::new(Uuid::from_u128(fs), &name);
+            prop_assert_eq!(id.as_str().len(), 57);
+            prop_assert_eq!(VolumeId::parse(id.as_str()), Some(id));
+        }
+
+        #[test]
+        fn any_text_parses_or_is_refused_without_a_panic(text in ".{0,80}") {
+            if let Some(id) = VolumeId::parse(&text) {
+                prop_assert_eq!(id.as_str(), text);
+            }
+        }
+    }
+}

@@ -13,11 +13,13 @@ use std::time::Duration;
 use support::*;
 use tonic::Code;
 
-/// Serves a tmpfs with the volume's directory in it until it is unmounted; then writes that it has flushed.
+/// Serves a tmpfs, which shows only with the volume's directory in it, until it is unmounted; then writes that it has
+/// flushed.
 const SERVES: &str = r#"
 printf '%s\n' "$@" > "$0.argv"
 printf '%s %s\n' "$CARAFE_META_PASSWORD" "$CARAFE_SECRET_KEY" > "$0.secrets"
-mount -t tmpfs carafe-twin "$3" && mkdir -p "$3/data"
+mkdir "$0.made" && mount -t tmpfs carafe-twin "$0.made" && mkdir "$0.made/data"
+mount --bind "$0.made" "$3" && umount "$0.made" && rmdir "$0.made"
 while mountpoint -q "$3"; do sleep 0.02; done
 sleep 0.1; echo flushed > "$0.flushed"
 "#;

@@ -239,7 +239,7 @@ async fn statistics_are_those_of_the_mount_and_only_of_a_mount_of_ours() {
     let bytes = told.usage.iter().find(|usage| usage.unit == i32::from(Unit::Bytes)).unwrap();
     assert_eq!((bytes.total, bytes.used, bytes.available), (16 << 20, 1 << 20, 15 << 20));
     assert!(told.usage.iter().any(|usage| usage.unit == i32::from(Unit::Inodes) && usage.used > 1));
-    for path in [plugin.pod_path("nothing"), "/proc".to_owned()] {
+    for path in [plugin.pod_path("nothing"), "/proc".to_owned(), "some/path".to_owned()] {
         let missing = plugin.client.node.node_get_volume_stats(stats(path)).await.unwrap_err();
         assert_eq!(missing.code(), Code::NotFound);
     }

@@ -128,9 +128,11 @@ impl Core {
         Ok(NodeExpandVolumeResponse { capacity_bytes: i64::try_from(total).unwrap_or(i64::MAX) })
     }
 
-    /// The path, if something of ours is mounted there.
+    /// The path, if something of ours is mounted there. A path that cannot be a target has nothing mounted on it either,
+    /// which is what these calls want to hear (`csi-sanity` asks about `some/path`).
     fn published(&self, id: &str, path: &str) -> Result<PathBuf, CsiError> {
-        let path = request::absolute("volume_path", path)?;
+        let text = required("volume_path", path)?;
+        let path = request::absolute("volume_path", text).unwrap_or_else(|_| PathBuf::from(text));
         let table = MountTable::read()?;
         if table.top(&path).is_some_and(|entry| self.launcher.owns(entry)) {
             return Ok(path);

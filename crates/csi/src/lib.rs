@@ -62,3 +62,9 @@ pub use identity::DRIVER_NAME;
 pub use launcher::{ChildOptions, ChildProcess, InProcess, MountLauncher, SharedMounts, SharedOptions};
 pub use request::{ParameterKey, SecretKey, VolumePath};
 pub use server::{listen, serve};
+
+/// For fuzzing: what happens to the bytes of a request, a list token or a mount table before anything acts on them.
+#[doc(hidden)]
+pub fn check_any_input(bytes: &[u8]) {
+    request::check_any(bytes);
+}

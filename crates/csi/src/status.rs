@@ -5,7 +5,7 @@
 //! have no wildcard, so that a new failure cannot be forgotten.
 
 use crate::error::CsiError;
-use crate::launcher::LaunchError;
+use crate::launcher::{LaunchError, RefusalKind};
 use crate::mount::MountError;
 use crate::store::StoreError;
 use tonic::{Code, Status};
@@ -55,9 +55,18 @@ fn store(error: &StoreError) -> Code {
 fn launch(error: &LaunchError) -> Code {
     match error {
         LaunchError::NotReady { .. } | LaunchError::Stalled { .. } => Code::DeadlineExceeded,
-        LaunchError::Ended { .. } | LaunchError::Refused { .. } => Code::Unavailable,
+        LaunchError::Ended { kind, .. } | LaunchError::Refused { kind, .. } => refusal(*kind),
         LaunchError::CannotStart { .. } => Code::FailedPrecondition,
         LaunchError::Mount(error) => mount(error),
+    }
+}
+
+fn refusal(kind: RefusalKind) -> Code {
+    match kind {
+        RefusalKind::Failed | RefusalKind::Unreachable => Code::Unavailable,
+        RefusalKind::Address => Code::InvalidArgument,
+        RefusalKind::Credentials => Code::Unauthenticated,
+        RefusalKind::Unfit => Code::FailedPrecondition,
     }
 }
 

@@ -72,11 +72,11 @@ async fn a_child_serves_gets_its_secrets_unseen_and_ends_by_being_unmounted() {
 
 #[tokio::test]
 async fn the_last_words_of_a_child_that_ends_too_soon_are_the_error() {
-    let mut plugin = plugin("echo 'redis at host:6379 refused the password' >&2; exit 3").await;
+    let mut plugin = plugin("echo 'redis at host:6379 refused the password' >&2; exit 4").await;
     let refused = plugin.stage(&volume()).await.unwrap_err();
-    assert_eq!(refused.code(), Code::Unavailable);
+    assert_eq!(refused.code(), Code::Unauthenticated);
     assert!(refused.message().contains("refused the password"), "{refused}");
-    assert!(refused.message().contains("exit status: 3"), "{refused}");
+    assert!(refused.message().contains("exit status: 4"), "{refused}");
     assert_eq!(plugin.dir.mounts_below(""), 1, "only the test's own tmpfs");
 }
 

@@ -10,7 +10,7 @@
 //!    in time is killed.
 
 use super::shared::io;
-use super::{LaunchError, ServingMount, Starter};
+use super::{LaunchError, RefusalKind, ServingMount, Starter};
 use crate::address::{FsAddress, Secret};
 use crate::mount::probe::{self, Health};
 use crate::mount::table::{MountEntry, MountTable};
@@ -102,9 +102,9 @@ impl Starter for ChildProcess {
         let mut starting =
             Starting { child: Some(self.spawn(address, point, &log)?), point: point.to_owned() };
         loop {
-            if let Some(status) = starting.exited() {
+            if let Some((kind, status)) = starting.exited() {
                 let file_system = address.public_url().to_string();
-                return Err(LaunchError::Ended { file_system, status, log: tail(&log, begin) });
+                return Err(LaunchError::Ended { kind, file_system, status, log: tail(&log, begin) });
             }
             if self.is_ready(point).await? {
                 return Ok(Box::new(ChildMount(starting.finish())));
@@ -132,12 +132,12 @@ struct Starting {
 }
 
 impl Starting {
-    /// Its exit status, if it ended.
-    fn exited(&mut self) -> Option<String> {
+    /// What its exit status says, if it ended.
+    fn exited(&mut self) -> Option<(RefusalKind, String)> {
         match self.child.as_mut()?.try_wait() {
             Ok(None) => None,
-            Ok(Some(status)) => Some(status.to_string()),
-            Err(error) => Some(error.to_string()),
+            Ok(Some(status)) => Some((RefusalKind::from_exit_code(status.code()), status.to_string())),
+            Err(error) => Some((RefusalKind::Failed, error.to_string())),
         }
     }
 

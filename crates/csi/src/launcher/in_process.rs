@@ -1,6 +1,6 @@
 //! Mounts that this very process serves.
 
-use super::{LaunchError, ServingMount, Starter};
+use super::{LaunchError, Refusal, ServingMount, Starter};
 use crate::address::FsAddress;
 use crate::mount::table::MountEntry;
 use async_trait::async_trait;
@@ -8,7 +8,7 @@ use std::future::Future;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 
-type Mounting = Pin<Box<dyn Future<Output = Result<Box<dyn ServingMount>, String>> + Send>>;
+type Mounting = Pin<Box<dyn Future<Output = Result<Box<dyn ServingMount>, Refusal>> + Send>>;
 type Callback = Box<dyn Fn(FsAddress, PathBuf) -> Mounting + Send + Sync>;
 
 /// A [`Starter`] that calls back into the binary, which knows how to build a file system.
@@ -21,14 +21,13 @@ pub struct InProcess {
 }
 
 impl InProcess {
-    /// `mount` mounts the file system at an address on an empty directory and answers when it serves, or says why not, as
-    /// a sentence. `fs_type` is what the mount table then shows, for example `fuse.carafe`.
+    /// `mount` mounts the file system at an address on an empty directory and answers when it serves, or says why not. `fs_type` is what the mount table then shows, for example `fuse.carafe`.
     pub fn new<F>(
         fs_type: impl Into<String>,
         mount: impl Fn(FsAddress, PathBuf) -> F + Send + Sync + 'static,
     ) -> Self
     where
-        F: Future<Output = Result<Box<dyn ServingMount>, String>> + Send + 'static,
+        F: Future<Output = Result<Box<dyn ServingMount>, Refusal>> + Send + 'static,
     {
         Self {
             mount: Box::new(move |address, point| Box::pin(mount(address, point))),
@@ -43,7 +42,7 @@ impl Starter for InProcess {
         let file_system = address.public_url().to_string();
         (self.mount)(address.clone(), point.to_owned())
             .await
-            .map_err(|reason| LaunchError::Refused { file_system, reason })
+            .map_err(|Refusal { kind, reason }| LaunchError::Refused { kind, file_system, reason })
     }
 
     fn owns(&self, entry: &MountEntry) -> bool {

@@ -63,6 +63,8 @@ pub enum LaunchError {
     /// It ended before it served.
     #[error("the mount of {file_system} ended before it was ready ({status}): {log}")]
     Ended {
+        /// What its exit code says.
+        kind: RefusalKind,
         /// The metadata URL, without secrets.
         file_system: String,
         /// Its exit status.
@@ -73,6 +75,8 @@ pub enum LaunchError {
     /// It said why it will not serve.
     #[error("{file_system} cannot be mounted: {reason}")]
     Refused {
+        /// What sort of reason it is.
+        kind: RefusalKind,
         /// The metadata URL, without secrets.
         file_system: String,
         /// Its words.
@@ -99,6 +103,43 @@ pub enum LaunchError {
     /// The mount table could not be read or changed.
     #[error(transparent)]
     Mount(#[from] MountError),
+}
+
+/// Why a file system will not be served, as far as it decides what the caller should do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RefusalKind {
+    /// Tried, and failed for a reason that may pass.
+    Failed,
+    /// The address can never work.
+    Address,
+    /// Store or bucket do not answer.
+    Unreachable,
+    /// A wrong password or key, a missing right.
+    Credentials,
+    /// There is something there that must not be mounted: another file system, a newer format, a policy that loses data.
+    Unfit,
+}
+
+impl RefusalKind {
+    /// From the documented exit codes of `carafe mount`; `None` is death by a signal.
+    pub fn from_exit_code(code: Option<i32>) -> Self {
+        match code {
+            Some(2) => Self::Address,
+            Some(3) => Self::Unreachable,
+            Some(4) => Self::Credentials,
+            Some(6) => Self::Unfit,
+            _ => Self::Failed,
+        }
+    }
+}
+
+/// Why a file system is not mounted, in the words of who tried it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What the caller should do.
+    pub kind: RefusalKind,
+    /// A sentence: what happened, to what, what next. No secrets.
+    pub reason: String,
 }
 
 /// Serves file systems on this node.

@@ -185,7 +185,7 @@ impl<S: Starter> Inner<S> {
         if held || table.references(point).any(|entry| self.starter.owns(entry)) {
             return Ok(());
         }
-        if table.top(point).is_some() && !unmount::unmount_idle(point)? {
+        if table.top(point).is_some() && !unmount_idle(point).await? {
             tracing::info!(mount = %point.display(), "an idle mount is in use by a process and stays");
             return Ok(());
         }
@@ -206,6 +206,14 @@ impl<S: Starter> Inner<S> {
             }
         }
     }
+}
+
+/// Unmounting writes back what applications mapped, so whoever serves the mount, maybe a task of this very runtime, has
+/// work to do meanwhile.
+async fn unmount_idle(point: &Path) -> Result<bool, MountError> {
+    let point = point.to_owned();
+    let defect = |e: tokio::task::JoinError| MountError::Table(e.to_string());
+    tokio::task::spawn_blocking(move || unmount::unmount_idle(&point)).await.map_err(defect)?
 }
 
 /// For `map_err`: an I/O error as a mount error.

@@ -19,6 +19,8 @@ pub use secrets::SecretKey;
 pub(crate) use secrets::address;
 
 use crate::error::CsiError;
+use carafe_proto::csi::v1::{CreateVolumeRequest, NodePublishVolumeRequest};
+use prost::Message;
 
 /// A required text field.
 pub(crate) fn required<'a>(field: &'static str, value: &'a str) -> Result<&'a str, CsiError> {
@@ -37,9 +39,41 @@ pub(crate) fn volume_name(name: &str) -> Result<&str, CsiError> {
     Ok(name)
 }
 
+/// Runs every check of this module on the message in `bytes`, of the type that the first byte chooses.
+pub(crate) fn check_any(bytes: &[u8]) {
+    let Some((kind, bytes)) = bytes.split_first() else { return };
+    let volumes = VolumePath::new("volumes").expect("a plain name is a valid path");
+    match kind % 4 {
+        0 => {
+            let Ok(request) = CreateVolumeRequest::decode(bytes) else { return };
+            let _ = (volume_name(&request.name).ok(), address(&request.secrets).ok());
+            let _ = (
+                accesses(&request.volume_capabilities).ok(),
+                VolumeParameters::parse(&request.parameters).ok(),
+            );
+            if let Ok(capacity) = Capacity::parse(request.capacity_range.as_ref()) {
+                let chosen = capacity.choose().unwrap_or(0);
+                assert!(capacity.is_met_by(chosen), "a new volume is what was asked for");
+                assert!(chosen == 0 || capacity.expand(chosen).is_ok_and(|bytes| bytes == chosen));
+            }
+        }
+        1 => {
+            let Ok(request) = NodePublishVolumeRequest::decode(bytes) else { return };
+            let _ = (access(request.volume_capability.as_ref()).ok(), address(&request.secrets).ok());
+            if let Ok(path) = directory(&request.volume_id, &request.volume_context, &volumes) {
+                let plain = |c| matches!(c, std::path::Component::Normal(_));
+                assert!(path.as_path().components().all(plain), "a volume lies below the root");
+            }
+        }
+        2 => drop(crate::token::ListToken::decode(&String::from_utf8_lossy(bytes))),
+        _ => drop(crate::mount::table::MountTable::parse(bytes)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     #[test]
     fn a_name_of_128_bytes_is_allowed_and_a_longer_or_empty_one_is_not() {
@@ -47,5 +81,12 @@ mod tests {
         assert!(volume_name(&"n".repeat(129)).is_err());
         assert!(matches!(volume_name(""), Err(CsiError::Missing("name"))));
         assert!(volume_name("a\nb").is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn no_request_makes_the_checks_panic(bytes: Vec<u8>) {
+            check_any(&bytes);
+        }
     }
 }

@@ -1,0 +1,55 @@
+//! A mounted file system and the services below it, for suites that are programs of their own.
+
+use std::path::Path;
+
+use anyhow::Result;
+use carafe_testkit::{FileSystem, Mount, RedisServer, S3Server};
+use tempfile::TempDir;
+
+/// Where metadata and bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Engine {
+    /// A Redis server that syncs every command, and an S3 server.
+    RedisS3,
+    /// The embedded engine and a local folder.
+    Embedded,
+}
+
+/// The fields are dropped in their order: the mount first, then what it stands on.
+pub(crate) struct Bed {
+    pub(crate) mount: Mount,
+    pub(crate) redis: Option<RedisServer>,
+    _s3: Option<S3Server>,
+    _home: TempDir,
+}
+
+impl Bed {
+    /// Starts the services, formats and mounts.
+    pub(crate) fn start(engine: Engine) -> Result<Self> {
+        let home = tempfile::Builder::new().prefix("carafe-bed-").tempdir()?;
+        let (redis, s3) = match engine {
+            Engine::RedisS3 => {
+                (Some(RedisServer::start_durable()?), Some(S3Server::start_with_bucket("carafe")?))
+            }
+            Engine::Embedded => (None, None),
+        };
+        let fs = match (&redis, &s3) {
+            (Some(redis), Some(s3)) => FileSystem::on_redis_and_s3(redis, s3, "carafe"),
+            _ => FileSystem::embedded(home.path())?,
+        };
+        let mount = fs.format_and_mount()?;
+        Ok(Self { mount, redis, _s3: s3, _home: home })
+    }
+
+    /// The mount point.
+    pub(crate) fn path(&self) -> &Path {
+        self.mount.path()
+    }
+
+    /// Unmounts in order and asks `fsck`, which must find nothing. What a suite left behind is checked too.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        self.mount.unmount()?;
+        self.mount.file_system().verb("fsck", &[])?;
+        Ok(())
+    }
+}

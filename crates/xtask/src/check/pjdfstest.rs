@@ -1,0 +1,129 @@
+//! The POSIX suite `pjdfstest`, as root: 398 tests, none of them skipped.
+//!
+//! It needs more than a mount: two users of the system, a second file system for EXDEV (`/dev/shm`), and leave to remount the file
+//! system read-only for EROFS. Some tests leave files open in the suite's process, and with these no remount succeeds,
+//! so the EROFS tests run in a process of their own; the count is over both runs.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::Context;
+use crate::bed::{Bed, Engine};
+use crate::setup::program;
+use crate::sh;
+use crate::step::Tally;
+
+/// How many tests the pinned version has.
+const TESTS: usize = 398;
+
+pub(super) fn on_redis_s3(_: &Context) -> Result<Tally> {
+    on(Engine::RedisS3)
+}
+
+pub(super) fn on_embedded(_: &Context) -> Result<Tally> {
+    on(Engine::Embedded)
+}
+
+fn on(engine: Engine) -> Result<Tally> {
+    let bed = Bed::start(engine)?;
+    let tally = run_on(bed.path())?;
+    bed.finish()?;
+    Ok(tally)
+}
+
+/// Runs the suite on a mounted directory.
+pub(crate) fn run_on(dir: &Path) -> Result<Tally> {
+    ensure!(rustix::process::geteuid().is_root(), "pjdfstest changes users: run as root");
+    let home = tempfile::tempdir()?;
+    let second = tempfile::Builder::new().prefix("carafe-pjdfstest-").tempdir_in("/dev/shm")?;
+    let mut verdicts = BTreeMap::new();
+    for (remount, pattern) in [(false, None), (true, Some("erofs"))] {
+        let config = home.path().join(format!("remount-{remount}.toml"));
+        fs::write(&config, configuration(remount))?;
+        let mut command = Command::new(program("pjdfstest"));
+        command.arg("-c").arg(&config).arg("-p").arg(dir).arg("-s").arg(second.path()).args(pattern);
+        // A failed test shows its reason; a backtrace of a stripped program says nothing.
+        command.env("RUST_BACKTRACE", "0");
+        let mut seen = 0;
+        let result = sh::run_looking(&mut command, |line| {
+            if let Some((name, verdict)) = verdict(line) {
+                seen += 1;
+                // The EROFS tests are skipped by the first run and counted by the second.
+                verdicts.insert(name.to_owned(), verdict);
+            }
+        });
+        if seen == 0 {
+            result.context("pjdfstest ran no test")?;
+            bail!("pjdfstest ran no test");
+        }
+    }
+    count(&verdicts)
+}
+
+fn configuration(remount: bool) -> String {
+    // Kernel timestamps advance with the timer tick, up to 10 ms.
+    format!(
+        r#"[features]
+posix_fallocate = {{}}
+rename_ctime = {{}}
+utime_now = {{}}
+utimensat = {{}}
+[settings]
+naptime = 0.02
+allow_remount = {remount}
+[dummy_auth]
+entries = [["nobody", "nogroup"], ["daemon", "daemon"]]
+"#
+    )
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    Failed,
+    Skipped,
+}
+
+/// The verdict of a line such as `rename::erofs_named      ok`.
+fn verdict(line: &str) -> Option<(&str, Verdict)> {
+    let (name, word) = line.trim_end().split_once(' ')?;
+    let verdict = match word.trim() {
+        "ok" => Verdict::Passed,
+        "FAILED" => Verdict::Failed,
+        "skipped" => Verdict::Skipped,
+        _ => return None,
+    };
+    name.contains("::").then_some((name, verdict))
+}
+
+fn count(verdicts: &BTreeMap<String, Verdict>) -> Result<Tally> {
+    let of = |wanted| {
+        verdicts.iter().filter(move |(_, verdict)| **verdict == wanted).map(|(name, _)| name.as_str())
+    };
+    let failed: Vec<&str> = of(Verdict::Failed).collect();
+    let skipped: Vec<&str> = of(Verdict::Skipped).collect();
+    ensure!(skipped.is_empty(), "skipped: {}", skipped.join(" "));
+    ensure!(verdicts.len() == TESTS, "{} tests ran instead of {TESTS}", verdicts.len());
+    let passed = of(Verdict::Passed).count();
+    let note = format!("{passed} of {TESTS} {}", failed.join(" "));
+    Ok(Tally { passed: passed as u64, failed: failed.len() as u64, note })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn verdicts_are_read_from_the_lines_of_the_suite() {
+        assert_eq!(
+            verdict("rename::erofs_named      FAILED"),
+            Some(("rename::erofs_named", Verdict::Failed))
+        );
+        assert_eq!(verdict("open::o_trunc   ok"), Some(("open::o_trunc", Verdict::Passed)));
+        assert_eq!(verdict("Summary: 3 failed, 0 skipped"), None);
+    }
+}

@@ -1,0 +1,67 @@
+//! Development tasks of the repository: `cargo xtask TASK`.
+//!
+//! `setup` installs what the other tasks run, `test` is what CI runs, `demo` shows the product to somebody new, `bench` compares it
+//! with its rival. The rest runs single suites on a directory of any file system, to compare with.
+
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for the command line")]
+
+mod bed;
+mod check;
+mod environment;
+mod setup;
+mod sh;
+mod step;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use clap::{Parser, Subcommand};
+
+/// Development tasks of Carafe.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask")]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Install what the other tasks run: services, the ClickHouse engine, test programs.
+    Setup,
+    /// Run everything that CI runs.
+    Test(check::TestArgs),
+    /// Run the POSIX suite pjdfstest on a directory that is a mount point, as root.
+    Pjdfstest { dir: PathBuf },
+    /// Run fsx on a directory.
+    Fsx { dir: PathBuf },
+}
+
+fn main() -> ExitCode {
+    match run(Cli::parse().task) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Says whether all went well.
+fn run(task: Task) -> Result<bool> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2);
+    let root = root.context("this crate lies two levels below the root of the repository")?.to_path_buf();
+    match task {
+        Task::Setup => setup::setup(&root, setup::Scope::Tests).map(|()| true),
+        Task::Test(arguments) => check::test(root, &arguments),
+        Task::Pjdfstest { dir } => report(check::pjdfstest_on(&dir)?),
+        Task::Fsx { dir } => report(check::fsx_on(&dir)?),
+    }
+}
+
+fn report(tally: step::Tally) -> Result<bool> {
+    println!("{}\n{} passed, {} failed", tally.note, tally.passed, tally.failed);
+    Ok(tally.failed == 0)
+}

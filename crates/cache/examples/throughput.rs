@@ -6,11 +6,13 @@ use std::time::Instant;
 use carafe_cache::{Cache, CacheConfig, FRAME_BYTES, Journal, JournalHeader, ReadOutcome, SliceKey};
 
 const MIB: usize = 1 << 20;
-const TOTAL: usize = 1 << 30;
+const TOTAL: usize = 256 << 20;
 
 fn main() {
     let dir =
         std::env::args().nth(1).map_or_else(std::env::temp_dir, Into::into).join("carafe-cache-throughput");
+    // What an interrupted run left would be in the way.
+    let _absent = std::fs::remove_dir_all(&dir);
     let mut config = CacheConfig::new(&dir, 4 << 30, [1; 16], [2; 16]);
     config.free_ratio = 0.0;
     let cache = Cache::open(config).unwrap();
@@ -75,8 +77,8 @@ fn slices(cache: &Cache) {
 
 fn random_reads(cache: &Cache, data: &[u8]) {
     let slice = cache.create(key(4)).unwrap();
-    (0..256).for_each(|i| slice.write_at((i * MIB) as u64, data).unwrap());
-    slice.seal(256 * MIB as u64).unwrap();
+    (0..TOTAL / MIB).for_each(|i| slice.write_at((i * MIB) as u64, data).unwrap());
+    slice.seal(TOTAL as u64).unwrap();
     slice.mark_clean().unwrap();
     for threads in [1, 2] {
         let start = Instant::now();
@@ -87,7 +89,7 @@ fn random_reads(cache: &Cache, data: &[u8]) {
                 s.spawn(move || {
                     let mut buf = [0; 4096];
                     for i in 0..per_thread {
-                        let at = (i as u64 * 2_654_435_761 + t) % 65_536 * 4096;
+                        let at = (i * 2_654_435_761 + t) % 65_536 * 4096;
                         let _bytes = slice.read_at(at, &mut buf).unwrap();
                     }
                 });

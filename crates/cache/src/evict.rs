@@ -59,8 +59,8 @@ impl Shared {
             return Evicted::Gone;
         }
         let bytes = victim.bytes.load(Relaxed);
-        let last = body.segments.len() == 1;
-        if !(last && self.forget(&entry, &mut body, true)) && !self.punch_segment(&entry, &mut body, victim) {
+        let whole_slice = body.segments.len() == 1 && self.forget(&entry, &mut body, true);
+        if !whole_slice && !self.punch_segment(&entry, &mut body, victim) {
             self.forget(&entry, &mut body, false);
         }
         Counters::add(&self.counters.evictions, 1);

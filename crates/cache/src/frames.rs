@@ -123,6 +123,6 @@ mod tests {
         let mut ranges = Vec::new();
         push_frames(&mut ranges, 0, 1 << 63, Some(SEGMENT_BYTES + 10));
         push_frames(&mut ranges, 1, 0b1, Some(SEGMENT_BYTES + 10));
-        assert_eq!(ranges, [SEGMENT_BYTES - FRAME_BYTES..SEGMENT_BYTES + 10]);
+        assert_eq!(ranges, vec![SEGMENT_BYTES - FRAME_BYTES..SEGMENT_BYTES + 10; 1]);
     }
 }

@@ -173,13 +173,14 @@ fn adopt_clean(shared: &Shared, key: SliceKey, slice: Loaded) {
     shared.shard(key).map.write().insert(key, entry);
 }
 
-/// Remembers a file without index. One without bytes has nothing to lose and is removed.
+/// Remembers a file without index. One of size 0 was never written to and is removed; blocks say less (holes, data inside of the inode).
 fn adopt_orphan(shared: &Shared, disk: &Disk, key: SliceKey) -> Result<(), CacheError> {
     let path = disk.path(key);
-    let bytes = fs::metadata(&path).map_err(|e| CacheError::path("looking at", &path, e))?.blocks() * 512;
-    if bytes == 0 {
+    let meta = fs::metadata(&path).map_err(|e| CacheError::path("looking at", &path, e))?;
+    if meta.len() == 0 {
         return fs::remove_file(&path).map_err(|e| CacheError::path("removing", &path, e));
     }
+    let bytes = meta.blocks() * 512;
     shared.space.used_add(bytes);
     shared.orphans.lock().insert(key, bytes);
     Ok(())

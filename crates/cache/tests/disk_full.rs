@@ -1,5 +1,12 @@
 //! A disk that is full: a tmpfs of a few MiB. Needs root; without it the tests say so and pass.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::print_stderr,
+    clippy::single_range_in_vec_init,
+    reason = "helpers of tests are tests; lists of one range are meant"
+)]
+
 mod common;
 
 use std::path::{Path, PathBuf};

@@ -1,5 +1,11 @@
 //! The bound, and who leaves to keep it.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::single_range_in_vec_init,
+    reason = "helpers of tests are tests; lists of one range are meant"
+)]
+
 mod common;
 
 use carafe_cache::{Cache, CacheError, FRAME_BYTES, FillOutcome};

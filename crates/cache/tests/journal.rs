@@ -1,5 +1,11 @@
 //! The journal: what comes back, what does not, and when its files go.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::single_range_in_vec_init,
+    reason = "helpers of tests are tests; lists of one range are meant"
+)]
+
 mod common;
 
 use std::fs;
@@ -245,7 +251,7 @@ fn appends_of_many_threads_are_all_there_once() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
     /// Whatever happens to the bytes: no panic, and what is returned was appended, in that order.
     #[test]
     fn recover_of_damaged_segments_invents_nothing(

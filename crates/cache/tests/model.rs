@@ -1,6 +1,12 @@
 //! Random operations against a model in memory: every byte that the cache returns is the right one, dirty bytes are never lost, the bound
 //! is held, and a kill at any point loses nothing that was accepted.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::single_range_in_vec_init,
+    reason = "helpers of tests are tests; lists of one range are meant"
+)]
+
 mod common;
 
 use std::collections::HashMap;
@@ -163,7 +169,9 @@ impl World {
         }
         let open = cache.get_or_insert(key(n), None).unwrap();
         if open.fill(from as u64, &slice.bytes[from..to]).unwrap() == FillOutcome::Stored {
-            assert!(read(&open, from, to - from).unwrap() == slice.bytes[from..to]);
+            // Not at once here if a frame that was here already is damaged.
+            let got = read(&open, from, to - from);
+            assert!(got.is_none_or(|got| got == slice.bytes[from..to]));
         }
     }
 
@@ -206,6 +214,9 @@ impl World {
         let Some(slice) = self.slices.get_mut(&n) else { return };
         let Some(open) = cache.get(key(n)).unwrap() else { return };
         let len = len.min(slice.bytes.len().saturating_sub(at));
+        if len == 0 {
+            return;
+        }
         match slice.state {
             SliceState::Writing => {
                 slice.bytes[at..at + len].fill(0);
@@ -273,7 +284,7 @@ fn runs(written: &[bool]) -> Vec<std::ops::Range<u64>> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(48))]
+    #![proptest_config(ProptestConfig { cases: std::env::var("MODEL_CASES").map_or(48, |n| n.parse().unwrap()), failure_persistence: None, ..ProptestConfig::default() })]
     #[test]
     fn the_cache_agrees_with_its_model(disk in any::<bool>(), ops in proptest::collection::vec(ops(), 1..80)) {
         let mut world = World::new(disk);

@@ -1,5 +1,11 @@
 //! One slice at a time: write, seal, clean, fill, read, damage. Everything that needs no disk runs in memory, too.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::single_range_in_vec_init,
+    reason = "helpers of tests are tests; lists of one range are meant"
+)]
+
 mod common;
 
 use std::os::unix::fs::FileExt;

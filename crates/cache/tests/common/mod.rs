@@ -1,5 +1,6 @@
 //! What the tests of the cache share.
 #![allow(dead_code, unreachable_pub, reason = "each test binary uses a part of this")]
+#![allow(clippy::unwrap_used, reason = "helpers of tests are tests")]
 
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -30,7 +31,13 @@ pub fn open(dir: &Path, size_bytes: usize) -> Cache {
 
 /// Bytes that differ from slice to slice and from frame to frame.
 pub fn pattern(n: u64, len: usize) -> Vec<u8> {
-    (0..len).map(|i| (i as u64).wrapping_mul(31).wrapping_add(n * 7 + (i >> 12) as u64) as u8).collect()
+    let table: Vec<u8> = (0..4096 + 251).map(|i| (i * 31 + i / 251) as u8).collect();
+    let mut bytes = vec![0; len];
+    for (page, out) in bytes.chunks_mut(4096).enumerate() {
+        let skip = (n as usize * 7 + page * 3) % 251;
+        out.copy_from_slice(&table[skip..skip + out.len()]);
+    }
+    bytes
 }
 
 /// A slice that is clean, by the way of a write.

@@ -10,10 +10,31 @@
 //! The exact model is `docs/metadata.md`; the encodings are in `carafe-types`.
 
 pub mod apply;
+mod cache;
+mod client;
 #[cfg(feature = "conformance")]
 pub mod conformance;
+mod content;
 pub mod counting;
 pub mod decorate;
 pub mod failing;
+pub mod format;
+mod inodes;
+pub mod jobs;
 pub mod memory;
+mod ops;
+mod quota;
+mod session;
 pub mod store;
+mod tx;
+
+pub use client::{
+    Client, ClientOptions, Ctx, DirPage, DirtyWatch, Found, Hooks, LockRequest, Lookup, StatFs, XattrMode,
+};
+pub use ops::create::NewNode;
+pub use ops::fallocate::Falloc;
+pub use ops::read::FileContent;
+pub use ops::remove::Unlinked;
+pub use ops::rename::{RenameMode, Renamed};
+pub use ops::setattr::SetAttr;
+pub use ops::write::{FileWrite, WriteData};

@@ -13,18 +13,14 @@
 //! - [`gc`]: finds objects that no record knows; [`fsck`]: compares everything with everything;
 //! - [`run_janitor`]: does the first two regularly, in one mount of all.
 
-pub mod fsck;
-pub mod gc;
-mod janitor;
 mod objects;
 mod purge;
 mod scan;
 mod trash;
 
-pub use janitor::{JanitorOptions, run_janitor};
 pub use objects::{DeadSlice, ObjectDeleter, delete_objects};
 pub use purge::{PurgeReport, purge_inode, purge_inodes};
-pub use trash::{TRASH_PATH, purge_trash, purge_tree};
+pub use trash::{purge_trash, purge_tree};
 
 pub(crate) use scan::Scanner;
 
@@ -35,6 +31,3 @@ pub type Progress<'a> = &'a (dyn Fn(&'static str, u64) + Send + Sync);
 
 /// A [`Progress`] that tells nobody.
 pub fn silently(_what: &'static str, _done: u64) {}
-
-#[cfg(test)]
-mod tests;

@@ -69,7 +69,11 @@ pub async fn purge_inodes(client: &Client, progress: Progress<'_>) -> FsResult<P
 
 async fn due_inodes(client: &Client) -> FsResult<Vec<InodeNo>> {
     let page = Scanner(client).page(&ScanRequest::DeadInodes { limit: PAGE }).await?;
-    Ok(page.found.into_iter().filter_map(|f| if let Scanned::DeadInode(d) = f { Some(d.ino) } else { None }).collect())
+    Ok(page
+        .found
+        .into_iter()
+        .filter_map(|f| if let Scanned::DeadInode(d) = f { Some(d.ino) } else { None })
+        .collect())
 }
 
 /// Inodes that fit into a commit with others, and those with segments.
@@ -139,13 +143,20 @@ async fn one_by_one(
 }
 
 /// Counts, and puts off what is in use: at the head of the queue it would hide what is behind it.
-async fn settle(client: &Client, inos: &[InodeNo], purged: &[Purged], report: &mut PurgeReport) -> FsResult<()> {
+async fn settle(
+    client: &Client,
+    inos: &[InodeNo],
+    purged: &[Purged],
+    report: &mut PurgeReport,
+) -> FsResult<()> {
     let mut later = Vec::new();
     for (ino, purged) in inos.iter().zip(purged) {
         match purged {
             Purged::Gone => report.purged += 1,
             Purged::InUse | Purged::Shorter => later.push(*ino),
-            Purged::Alive => tracing::warn!(%ino, "an inode with names was queued as dead; it was taken out of the queue"),
+            Purged::Alive => {
+                tracing::warn!(%ino, "an inode with names was queued as dead; it was taken out of the queue")
+            }
         }
     }
     report.open += later.len() as u64;

@@ -46,7 +46,11 @@ impl Scanner<'_> {
     ) -> FsResult<Vec<DirEntry>> {
         let request = ListRequest { dir, after: after.cloned(), limit };
         let page = self.page(&ScanRequest::Names(request)).await?;
-        Ok(page.found.into_iter().filter_map(|f| if let Scanned::Name(e) = f { Some(e) } else { None }).collect())
+        Ok(page
+            .found
+            .into_iter()
+            .filter_map(|f| if let Scanned::Name(e) = f { Some(e) } else { None })
+            .collect())
     }
 
     /// The next buckets from `cursor` on, and where to go on.

@@ -98,6 +98,11 @@ impl FileSystem {
         Self::on_s3_endpoint(redis.url(0), &proxy.endpoint(), bucket)
     }
 
+    /// Metadata anywhere, and a bucket of an S3 server that exists already.
+    pub fn on_s3(meta_url: impl Into<String>, s3: &S3Server, bucket: &str) -> Self {
+        Self::on_s3_endpoint(meta_url.into(), &s3.endpoint(), bucket)
+    }
+
     fn on_s3_endpoint(meta_url: String, endpoint: &str, bucket: &str) -> Self {
         Self {
             meta_url,

@@ -27,7 +27,7 @@ pub mod tools;
 
 pub use chdb::ChdbEnv;
 pub use filesystem::{FileSystem, ToolOutput};
-pub use mount::{Mount, MountOptions, detach, is_mounted};
+pub use mount::{Mount, MountOptions, detach, detach_below, is_mounted};
 pub use net::{free_port, wait_until};
 pub use process::ServerProcess;
 pub use proxy::{LatencyProxy, Traffic};

@@ -4,7 +4,7 @@
 //! daemon, the guard detaches the mount point lazily before it waits for the process.
 
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
@@ -176,12 +176,7 @@ fn cache_dir(options: &MountOptions, home: &Path) -> PathBuf {
 
 /// Whether something is mounted on exactly this path. The path itself is not touched: a dead mount would not answer.
 pub fn is_mounted(dir: &Path) -> bool {
-    let Ok(table) = fs::read("/proc/self/mountinfo") else { return false };
-    let wanted = dir.as_os_str().as_bytes();
-    table
-        .split(|byte| *byte == b'\n')
-        .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
-        .any(|field| unescape(field) == wanted)
+    mount_points().iter().any(|point| point == dir)
 }
 
 /// Takes a mount point out of the tree, dead or alive, busy or not. Nothing mounted is fine.
@@ -197,6 +192,24 @@ pub fn detach(dir: &Path) {
         }
         let _ = wait_until("the mount point to go", Duration::from_secs(2), || !is_mounted(dir));
     }
+}
+
+/// Takes every mount point below a directory out of the tree, the innermost first; returns them.
+pub fn detach_below(dir: &Path) -> Vec<PathBuf> {
+    let mut found: Vec<PathBuf> = mount_points().into_iter().filter(|point| point.starts_with(dir)).collect();
+    // The table is in the order of mounting: what comes later may lie inside what comes earlier.
+    found.reverse();
+    found.iter().for_each(|point| detach(point));
+    found
+}
+
+fn mount_points() -> Vec<PathBuf> {
+    let table = fs::read("/proc/self/mountinfo").unwrap_or_default();
+    table
+        .split(|byte| *byte == b'\n')
+        .filter_map(|line| line.split(|byte| *byte == b' ').nth(4))
+        .map(|field| PathBuf::from(std::ffi::OsString::from_vec(unescape(field))))
+        .collect()
 }
 
 /// Undoes the octal escapes (`\040` for a space) of the kernel's mount table.

@@ -38,7 +38,12 @@ impl ServerProcess {
 
     /// Resident memory of the process in bytes, or 0 when it has ended.
     pub fn resident_bytes(&self) -> u64 {
-        resident_bytes(self.pid()).unwrap_or(0)
+        Self::resident_bytes_of(self.pid())
+    }
+
+    /// Resident memory of any process in bytes, or 0 when there is none with this id.
+    pub fn resident_bytes_of(pid: u32) -> u64 {
+        resident_bytes(pid).unwrap_or(0)
     }
 
     /// Whether the process still runs.

@@ -6,8 +6,11 @@
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "a program for the command line")]
 
 mod bed;
+mod bench;
 mod check;
+mod demo;
 mod environment;
+mod fsbench;
 mod setup;
 mod sh;
 mod step;
@@ -32,6 +35,12 @@ enum Task {
     Setup,
     /// Run everything that CI runs.
     Test(check::TestArgs),
+    /// Show ClickHouse on a volume: format, CSI driver, load, query, compare, clean up.
+    Demo(demo::DemoArgs),
+    /// Measure Carafe and JuiceFS on the same Redis and the same S3 server.
+    Bench(bench::BenchArgs),
+    /// Measure a directory of any file system, with the caches as they are.
+    Fsbench { dir: PathBuf },
     /// Run the POSIX suite pjdfstest on a directory that is a mount point, as root.
     Pjdfstest { dir: PathBuf },
     /// Run fsx on a directory.
@@ -56,6 +65,9 @@ fn run(task: Task) -> Result<bool> {
     match task {
         Task::Setup => setup::setup(&root, setup::Scope::Tests).map(|()| true),
         Task::Test(arguments) => check::test(root, &arguments),
+        Task::Demo(arguments) => demo::demo(&root, &arguments).map(|()| true),
+        Task::Bench(arguments) => bench::bench(&root, &arguments).map(|()| true),
+        Task::Fsbench { dir } => bench::directory(&dir).map(|()| true),
         Task::Pjdfstest { dir } => report(check::pjdfstest_on(&dir)?),
         Task::Fsx { dir } => report(check::fsx_on(&dir)?),
     }

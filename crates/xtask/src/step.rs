@@ -20,11 +20,6 @@ impl Tally {
     pub(crate) fn one() -> Self {
         Self { passed: 1, ..Self::default() }
     }
-
-    /// One check that passed, with a few words.
-    pub(crate) fn noted(note: impl Into<String>) -> Self {
-        Self { note: note.into(), ..Self::one() }
-    }
 }
 
 /// One named piece of work on a context `C`.

@@ -5,7 +5,7 @@
 //! one.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use anyhow::Result;
 use rustix::process::{Pid, Signal, getpid, kill_process};
@@ -32,9 +32,8 @@ impl Drop for Scratch {
             println!("ending process {} that a test left behind", pid.as_raw_nonzero());
             let _ = kill_process(pid, Signal::KILL);
         }
-        for dir in mounts_below(self.dir.path()) {
-            println!("unmounting {} that a test left behind", dir.display());
-            carafe_testkit::detach(&dir);
+        for dir in carafe_testkit::detach_below(self.dir.path()) {
+            println!("unmounted {} that a test left behind", dir.display());
         }
     }
 }
@@ -51,17 +50,4 @@ fn processes_naming(dir: &Path) -> Vec<Pid> {
         })
         .filter_map(Pid::from_raw)
         .collect()
-}
-
-fn mounts_below(dir: &Path) -> Vec<PathBuf> {
-    let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mut found: Vec<PathBuf> = table
-        .lines()
-        .filter_map(|line| line.split(' ').nth(4))
-        .map(PathBuf::from)
-        .filter(|path| path.starts_with(dir))
-        .collect();
-    // Later lines are mounted over or below earlier ones.
-    found.reverse();
-    found
 }

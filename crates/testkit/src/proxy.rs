@@ -88,7 +88,11 @@ impl LatencyProxy {
             stalled: watch::Sender::new(false),
             refusing: AtomicBool::new(false),
         });
-        let listener = runtime.block_on(async { TcpListener::from_std(listener) })?;
+        // Entered, not blocked on: the caller may itself be inside a runtime.
+        let listener = {
+            let _entered = runtime.enter();
+            TcpListener::from_std(listener)?
+        };
         runtime.spawn(accept(listener, Arc::clone(&shared)));
         Ok(Self { port, shared, runtime: Some(runtime) })
     }

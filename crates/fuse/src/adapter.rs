@@ -1,0 +1,70 @@
+//! From the kernel's requests to calls of the vfs.
+//!
+//! 1. A request is first polled right on the thread that read it: what memory can answer costs no hop to another
+//!    thread. What has to wait moves to the runtime, and the thread reads the next request. So a handful of threads serve
+//!    any number of waiting requests.
+//! 2. The thread stands in the runtime's context while it polls, so that timers and tasks find their runtime.
+//! 3. A panic in a call costs that call (it gets EIO) and not the thread: with its threads gone, a mount would hang.
+
+use crate::attr::Nodes;
+use crate::control::Control;
+use crate::vfs::{Ctx, Vfs};
+use carafe_types::{EntryName, FsError, FsResult, InodeNo};
+use fuser::{INodeNo, Request};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use tokio::runtime::Handle;
+
+/// The file system that `fuser` drives.
+#[derive(Debug)]
+pub(crate) struct Adapter {
+    pub(crate) vfs: Arc<Vfs>,
+    pub(crate) nodes: Nodes,
+    pub(crate) control: Option<Arc<dyn Control>>,
+    runtime: Handle,
+}
+
+impl Adapter {
+    pub(crate) fn new(
+        vfs: Arc<Vfs>,
+        runtime: Handle,
+        nodes: Nodes,
+        control: Option<Arc<dyn Control>>,
+    ) -> Self {
+        Adapter { vfs, nodes, control, runtime }
+    }
+
+    /// Runs the work of one request, here if it never has to wait. The work owns the request's reply, and `fuser`
+    /// answers EIO for a reply that is dropped.
+    pub(crate) fn serve(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let _context = self.runtime.enter();
+        let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(work);
+        // Nobody needs to be woken by this poll: a runtime polls what it is given, and that poll leaves the real waker.
+        let mut nobody = Context::from_waker(Waker::noop());
+        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut nobody))) {
+            Ok(Poll::Ready(())) => {}
+            Ok(Poll::Pending) => drop(self.runtime.spawn(work)),
+            Err(_) => {
+                tracing::error!("a file system call panicked and is answered with EIO; please report this")
+            }
+        }
+    }
+
+    pub(crate) fn inode(&self, node: INodeNo) -> InodeNo {
+        self.nodes.inode(node)
+    }
+}
+
+/// The caller of a request.
+pub(crate) fn ctx(request: &Request) -> Ctx {
+    Ctx { uid: request.uid(), gid: request.gid(), pid: request.pid() }
+}
+
+/// The kernel's name as a checked one.
+pub(crate) fn name(name: &OsStr) -> FsResult<EntryName> {
+    EntryName::new(name.as_bytes()).map_err(FsError::from)
+}

@@ -1,0 +1,57 @@
+//! How to mount.
+
+use crate::control::Control;
+use carafe_types::InodeNo;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Everything that the kernel is told about a mount.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// The mount point, an existing directory.
+    pub dir: PathBuf,
+    /// The file system's name: the mount table shows `carafe:<name>`.
+    pub fs_name: String,
+    /// Threads that read requests from the kernel. What has to wait goes to the runtime, so a few are enough.
+    pub threads: usize,
+    /// The directory that is shown as the root of the mount.
+    pub root: InodeNo,
+    /// No changes (`MS_RDONLY`).
+    pub read_only: bool,
+    /// Honour device nodes (`dev`); off unless the administrator says so.
+    pub dev: bool,
+    /// Honour set-id bits (`suid`).
+    pub suid: bool,
+    /// Allow programs to be run from the mount.
+    pub exec: bool,
+    /// Only the user who mounts may use it. Otherwise every user may, within the permission bits.
+    pub private: bool,
+    /// What the kernel reads ahead of a sequential reader, KiB. The kernel's own default for FUSE is 128.
+    pub read_ahead_kib: u32,
+    /// Who answers `carafe info` and its like; `None` for nobody.
+    pub control: Option<Arc<dyn Control>>,
+}
+
+impl MountOptions {
+    /// Defaults for a mount of the file system `fs_name` at `dir`.
+    pub fn new(dir: impl Into<PathBuf>, fs_name: impl Into<String>) -> Self {
+        MountOptions {
+            dir: dir.into(),
+            fs_name: fs_name.into(),
+            threads: 4,
+            root: InodeNo::ROOT,
+            read_only: false,
+            dev: false,
+            suid: false,
+            exec: true,
+            private: false,
+            read_ahead_kib: 1024,
+            control: None,
+        }
+    }
+
+    /// The source that the mount table shows. A comma would end it in the option string of `fusermount3`.
+    pub(crate) fn source(&self) -> String {
+        format!("carafe:{}", self.fs_name.replace([',', '\\', '\n'], "_"))
+    }
+}

@@ -27,6 +27,7 @@ mod quota;
 mod session;
 pub mod store;
 mod tx;
+pub mod volumes;
 
 pub use client::{
     Client, ClientOptions, Ctx, DirPage, DirtyWatch, Found, Hooks, LockRequest, Lookup, StatFs, XattrMode,

@@ -20,6 +20,7 @@ mod trash;
 
 pub use objects::{DeadSlice, ObjectDeleter, delete_objects};
 pub use purge::{PurgeReport, purge_inode, purge_inodes};
+pub(crate) use trash::trash_name;
 pub use trash::{purge_trash, purge_tree};
 
 pub(crate) use scan::Scanner;

@@ -358,6 +358,11 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
+    /// Takes bytes from one quota alone, as when its limit changes; negative gives.
+    pub(crate) fn take_here(&mut self, quota: QuotaId, bytes: i64) {
+        self.takes.entry(quota).or_default().0 += bytes;
+    }
+
     /// Uses bytes that this session has reserved, in the quota and all above it.
     pub(crate) fn use_reserve(&mut self, quota: QuotaId, bytes: i64) -> Op<()> {
         if bytes != 0 {

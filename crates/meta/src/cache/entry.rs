@@ -121,7 +121,8 @@ impl Entry {
     /// What an own commit at `seq` made of a record.
     pub(crate) fn set_record(&mut self, key: &Key, value: Option<Bytes>, seq: u64) {
         let Body::Bucket(map) = &mut self.body else { return };
-        if seq <= self.base || map.get(key).is_some_and(|k| k.seq >= seq) {
+        // Equal: an earlier write of the same commit.
+        if seq <= self.base || map.get(key).is_some_and(|k| k.seq > seq) {
             return;
         }
         if value.is_none() {
@@ -154,7 +155,7 @@ impl Entry {
     /// What an own commit at `seq` made of a name.
     pub(crate) fn set_name(&mut self, name: &EntryName, value: Option<Target>, seq: u64) {
         let Body::Names(map) = &mut self.body else { return };
-        if seq <= self.base || map.get(name).is_some_and(|k| k.seq >= seq) {
+        if seq <= self.base || map.get(name).is_some_and(|k| k.seq > seq) {
             return;
         }
         if value.is_none() {

@@ -1,6 +1,6 @@
 //! Loading what operations need: one request for everything, whole buckets and small directories where that pays.
 
-use super::{Client, How, drive::Pace, to_fs};
+use super::{Client, How, drive::Pace};
 use crate::cache::{Cache, SMALL_DIRECTORY, Sent, is_listed};
 use crate::store::{ListRequest, LoadRequest, Loaded, SessionRef, StoreError, WatchKey};
 use crate::tx::{Snapshot, View, Want};
@@ -148,11 +148,6 @@ impl Client {
                 Err(e) => self.survive(e, &mut pace, &How::default()).await?,
             }
         }
-    }
-
-    /// As [`Client::patiently`] for what needs no session.
-    pub(crate) async fn scan(&self, request: &crate::store::ScanRequest) -> FsResult<crate::store::ScanPage> {
-        self.store.scan(request).await.map_err(to_fs)
     }
 }
 

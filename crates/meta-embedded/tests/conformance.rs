@@ -1,4 +1,5 @@
 //! The file keeps what every engine promises.
+#![expect(clippy::unwrap_used, reason = "a test")]
 
 use async_trait::async_trait;
 use carafe_meta::conformance::Subject;

@@ -1,4 +1,5 @@
 //! What is particular to a file: durability, locks, lives of processes.
+#![expect(clippy::unwrap_used, reason = "a test")]
 
 use bytes::Bytes;
 use carafe_meta::store::*;

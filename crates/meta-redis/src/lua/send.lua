@@ -1,0 +1,4 @@
+local to, message = arg(), arg()
+free()
+tell(to, message)
+return {'A'}

@@ -1,0 +1,3 @@
+-- KEYS[5] this session.
+finish(me, KEYS[5])
+return {'A'}

@@ -146,6 +146,7 @@ impl Client {
         let quotas = self.quotas.read();
         let world = World {
             now: self.now(),
+            session: self.session().no,
             trust: self.session.may_trust(),
             quotas: &quotas,
             delete_after_ms: self.options.delete_after.as_millis() as u64,

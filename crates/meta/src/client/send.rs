@@ -1,6 +1,7 @@
 //! Sending a commit and putting what happened into the cache, also if the caller goes away meanwhile.
 
-use super::{Client, Granted, PATIENCE, is_passing};
+use super::drive::Pace;
+use super::{Client, Granted, How, PATIENCE, is_passing};
 use crate::cache::{Cache, Sent, keys_of};
 use crate::store::{Check, Commit, Done, Failed, Fresh, Outcome, StoreError, WatchKey, Write};
 use carafe_types::InodeNo;
@@ -38,6 +39,12 @@ impl Client {
             let sent = self.cache.lock().send(keys.clone());
             let answer = self.store.commit(&session, &commit).await;
             match self.settle_commit(&commit, &sent, answer, in_doubt, &used) {
+                // Whether it happened is still to be found out, before the operation looks at the world again.
+                Ok((Outcome::Held(keys), _)) if in_doubt && Instant::now() < deadline => {
+                    let mut pace = Pace::new();
+                    let waited = self.wait_until_shared(keys, &mut pace, &How::default()).await;
+                    waited.map_err(|e| StoreError::Engine(e.to_string()))?;
+                }
                 Ok((outcome, granted)) => return Ok((outcome, commit, granted)),
                 Err(e) => {
                     if !is_passing(&e) || Instant::now() >= deadline || !can_repeat(&commit) {

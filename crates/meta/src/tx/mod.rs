@@ -44,6 +44,7 @@ pub(crate) type Op<T> = Result<T, Stop>;
 pub(crate) struct World<'a> {
     /// The store's clock, estimated.
     pub(crate) now: Timestamp,
+    pub(crate) session: SessionNo,
     /// The lease runs: the cache may be believed.
     pub(crate) trust: bool,
     pub(crate) quotas: &'a QuotaTable,

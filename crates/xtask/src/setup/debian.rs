@@ -18,8 +18,11 @@ const WANTED: [(&str, &str); 6] = [
 
 /// Installs the packages whose programs are missing.
 pub(super) fn install_missing() -> Result<()> {
-    let mut packages: Vec<&str> =
-        WANTED.into_iter().filter(|(program, _)| !sh::has(program)).map(|(_, package)| package).collect();
+    let mut packages: Vec<&str> = WANTED
+        .into_iter()
+        .filter(|(program, _)| sh::find(program).is_none())
+        .map(|(_, package)| package)
+        .collect();
     if !can_make_environments() {
         packages.push("python3-venv");
     }
@@ -27,7 +30,7 @@ pub(super) fn install_missing() -> Result<()> {
         return Ok(());
     }
     println!("installing Debian packages: {}", packages.join(" "));
-    if !sh::has("apt-get") {
+    if sh::find("apt-get").is_none() {
         bail!("this is no Debian system: install the equivalents of {} by hand", packages.join(", "));
     }
     let advice = || format!("install by hand: apt-get install {}", packages.join(" "));

@@ -22,7 +22,7 @@ fn locker(w: &World, kind: &str, then: &str) -> Child {
     Command::new("python3").args(["-c", &code]).spawn().unwrap()
 }
 
-fn wait_until(what: impl Fn() -> bool) {
+fn wait_until(mut what: impl FnMut() -> bool) {
     let end = Instant::now() + Duration::from_secs(20);
     while !what() {
         assert!(Instant::now() < end, "it did not come true");
@@ -47,8 +47,10 @@ fn flock_excludes_between_handles_and_is_not_seen_by_fcntl() {
 fn a_record_lock_excludes_another_process_until_it_ends() {
     let w = World::new();
     let mine = open(&w);
-    let mut holder = locker(&w, "fcntl", "open(sys.argv[0]) if False else time.sleep(60)");
-    wait_until(|| fcntl_lock(&mine, FlockOperation::NonBlockingLockExclusive).is_err());
+    let sign = w.path("locked").display().to_string();
+    let mut holder = locker(&w, "fcntl", &format!("open({sign:?},'w')\ntime.sleep(60)"));
+    wait_until(|| w.path("locked").exists());
+    assert!(fcntl_lock(&mine, FlockOperation::NonBlockingLockExclusive).is_err());
     holder.kill().unwrap();
     holder.wait().unwrap();
     wait_until(|| fcntl_lock(&mine, FlockOperation::NonBlockingLockExclusive).is_ok());

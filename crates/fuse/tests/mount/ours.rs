@@ -32,7 +32,7 @@ fn attributes_are_kept_and_questions_are_answered_beside_them() {
     assert_eq!(get(&file, "user.colour").as_deref(), Ok("red"));
     assert_eq!(setxattr(&file, "user.colour", b"blue", XattrFlags::CREATE), Err(Errno::EXIST));
     assert_eq!(setxattr(&file, "user.size", b"1", XattrFlags::REPLACE), Err(Errno::NODATA));
-    assert_eq!(setxattr(&file, "system.posix_acl_access", b"x", XattrFlags::empty()), Err(Errno::OPNOTSUPP));
+    assert_eq!(setxattr(&file, "system.nfs4_acl", b"x", XattrFlags::empty()), Err(Errno::OPNOTSUPP));
     let inode = fs::metadata(&file).unwrap().ino();
     assert_eq!(get(&file, "carafe.what").unwrap(), format!("what of {inode}"));
     assert_eq!(setxattr(&file, "carafe.order", b"1", XattrFlags::empty()), Ok(()));

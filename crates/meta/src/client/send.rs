@@ -98,7 +98,8 @@ impl Client {
     fn happened(&self, commit: &Commit, done: &Done) {
         self.session.clocks.heard(done.time);
         self.inodes.begun(&commit.enlist);
-        if !commit.takes.is_empty() || commit.take_inline != 0 {
+        let reserves = commit.writes.iter().any(|w| matches!(w, Write::Reserve(..)));
+        if !commit.takes.is_empty() || reserves || commit.take_inline != 0 {
             // An unknown place in the order counts until the next renewal.
             let seq = if done.seq == u64::MAX { 0 } else { done.seq };
             self.quotas.write().committed(commit, seq);

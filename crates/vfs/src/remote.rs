@@ -1,0 +1,139 @@
+//! The bucket as the vfs uses it: slices in, verified ranges of slices out.
+//!
+//! The one place that knows how a slice lies in objects: blocks of one size, or a pack.
+
+use crate::dirty::SliceBuf;
+use bytes::Bytes;
+use carafe_meta::Client;
+use carafe_object::{BlockTrailer, Bucket, MemberInfo, ObjectError, ObjectId, PackBuilder, encode_block};
+use carafe_types::record::ExtentKind;
+use carafe_types::{FsError, FsResult, Generation, InodeNo, SessionNo, SessionUuid};
+use parking_lot::RwLock;
+use std::collections::HashMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A slice in the bucket, with all that is needed to read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SliceRef {
+    /// Who wrote it.
+    pub(crate) session: SessionUuid,
+    /// Its number there.
+    pub(crate) n: u64,
+    /// Blocks or pack.
+    pub(crate) kind: ExtentKind,
+    /// Payload bytes in all.
+    pub(crate) len: u64,
+}
+
+/// The bucket, and who is who in it.
+pub(crate) struct Remote {
+    bucket: Bucket,
+    meta: Arc<Client>,
+    generation: Generation,
+    block_size: u64,
+    uuids: RwLock<HashMap<SessionNo, SessionUuid>>,
+}
+
+impl Remote {
+    pub(crate) fn new(bucket: Bucket, meta: Arc<Client>) -> Self {
+        let block_size = u64::from(meta.superblock().block_size);
+        Remote { bucket, generation: meta.session().generation, block_size, meta, uuids: RwLock::default() }
+    }
+
+    /// Bytes of a block.
+    pub(crate) fn block_size(&self) -> u64 {
+        self.block_size
+    }
+
+    /// The random identity behind a session's number.
+    pub(crate) async fn uuid_of(&self, session: SessionNo) -> FsResult<SessionUuid> {
+        if let Some(uuid) = self.uuids.read().get(&session) {
+            return Ok(*uuid);
+        }
+        let own = self.meta.session();
+        let uuid = if own.no == session { own.uuid } else { self.meta.session_uuid(session).await? };
+        self.uuids.write().insert(session, uuid);
+        Ok(uuid)
+    }
+
+    /// An empty pack with this slice number.
+    pub(crate) fn new_pack(&self, session: SessionUuid, n: u64) -> PackBuilder {
+        PackBuilder::new(session, n, self.generation)
+    }
+
+    /// Writes a pack.
+    pub(crate) async fn put_pack(&self, id: &ObjectId, object: Bytes) -> Result<(), ObjectError> {
+        self.bucket.put(&id.key(), object).await
+    }
+
+    /// Writes a block of a slice of this session.
+    pub(crate) async fn put_block(
+        &self,
+        slice: &SliceBuf,
+        index: u64,
+        payload: &[u8],
+        of: (InodeNo, u64),
+    ) -> Result<(), ObjectError> {
+        let trailer = BlockTrailer {
+            session: slice.session,
+            n: slice.id.n,
+            block: index as u32,
+            generation: self.generation,
+            inode: of.0,
+            file_offset: of.1,
+        };
+        let object = encode_block([payload], &trailer);
+        self.bucket.put(&trailer.id().key(), object).await
+    }
+
+    /// Reads a range of a slice, verified: from one object if it is a pack or lies in one block, else from several, one
+    /// after the other.
+    pub(crate) async fn read(&self, slice: &SliceRef, range: Range<u64>) -> Result<Vec<Bytes>, ObjectError> {
+        let mut out = Vec::new();
+        match slice.kind {
+            ExtentKind::Pack => {
+                let id = ObjectId::pack(slice.session, slice.n);
+                out = self.bucket.read_payload(&id, range, Some(slice.len)).await?;
+            }
+            ExtentKind::Blocks => {
+                let mut at = range.start;
+                while at < range.end {
+                    let index = at / self.block_size;
+                    let base = index * self.block_size;
+                    let end = range.end.min(base + self.block_size);
+                    let len = (slice.len - base).min(self.block_size);
+                    let id = ObjectId::block(slice.session, slice.n, index as u32);
+                    out.extend(self.bucket.read_payload(&id, at - base..end - base, Some(len)).await?);
+                    at = end;
+                }
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// What a member of a pack tells of its file.
+pub(crate) fn member(
+    attr: &carafe_types::Attr,
+    parent: Option<InodeNo>,
+    name: Option<&carafe_types::EntryName>,
+    mtime_ns: i64,
+    file_offset: u64,
+) -> MemberInfo {
+    MemberInfo {
+        inode: attr.ino.0,
+        parent: parent.map_or(0, |p| p.0),
+        name: name.map(|n| n.as_bytes().to_vec()).unwrap_or_default(),
+        mode: 0o100_000 | u32::from(attr.mode),
+        uid: attr.uid,
+        gid: attr.gid,
+        mtime_ns,
+        file_offset,
+    }
+}
+
+/// A bucket's failure as a file system call sees it.
+pub(crate) fn to_fs_error(e: &ObjectError) -> FsError {
+    if e.is_transient() { FsError::Unavailable(e.to_string()) } else { FsError::Io(e.to_string()) }
+}

@@ -1,0 +1,164 @@
+//! Two mounts of one file system.
+
+mod common;
+
+use bytes::Bytes;
+use carafe_types::record::{LockKind, LockType};
+use carafe_vfs::LockRequest;
+use common::*;
+use std::time::Duration;
+
+async fn two() -> (World, Mount, Mount) {
+    let world = World::new(Settings::default()).await;
+    let a = world.mount_with("a", BOOT, |_| ()).await;
+    let b = world.mount_with("b", BOOT, |_| ()).await;
+    (world, a, b)
+}
+
+async fn end(a: Mount, b: Mount) {
+    a.shutdown().await.unwrap();
+    b.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_closed_on_one_mount_is_seen_on_the_other() {
+    let (_world, a, b) = two().await;
+    let dir = a.mkdir(ROOT, "d").await;
+    for len in [100usize, 20_000, 300_000] {
+        let n = format!("f{len}");
+        a.put(dir, &n, &noise(len, 1)).await;
+        let ino = b.find(dir, &n).await.unwrap();
+        assert_eq!(b.getattr(ino, None).await.unwrap().attr.size, len as u64);
+        assert!(b.get(ino).await.unwrap() == noise(len, 1), "{len}");
+    }
+    // The directory is shared by now: closes wait for their data.
+    a.put(dir, "later", &noise(50_000, 2)).await;
+    assert_eq!(a.stats().dirty_files, 0);
+    let ino = b.find(dir, "later").await.unwrap();
+    assert!(b.get(ino).await.unwrap() == noise(50_000, 2));
+    let fh = b.open_for(ino, libc::O_WRONLY | libc::O_APPEND).await;
+    b.write_all(fh, 0, b"appended").await;
+    b.close(fh).await;
+    let got = a.get(ino).await.unwrap();
+    assert_eq!(&got[50_000..], b"appended");
+    end(a, b).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renamed_directory_is_complete_for_the_other_mount_at_once() {
+    let (_world, a, b) = two().await;
+    for round in 0..20u64 {
+        let (tmp, part) = (format!("tmp{round}"), format!("part{round}"));
+        let dir = a.mkdir(ROOT, &tmp).await;
+        for i in 0..10 {
+            a.put(dir, &format!("c{i}"), &noise(3000, round * 10 + i)).await;
+        }
+        a.mv((ROOT, &tmp), (ROOT, &part)).await.unwrap();
+        let dir = b.find(ROOT, &part).await.unwrap();
+        for i in 0..10 {
+            let ino = b.find(dir, &format!("c{i}")).await.unwrap();
+            assert!(b.get(ino).await.unwrap() == noise(3000, round * 10 + i));
+        }
+    }
+    end(a, b).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn appends_of_two_mounts_do_not_overwrite_each_other() {
+    let (_world, a, b) = two().await;
+    let ino = a.put(ROOT, "log", b"").await;
+    let mut tasks = Vec::new();
+    for (w, m) in [&a, &b].into_iter().enumerate() {
+        let m = Mount { vfs: m.vfs.clone() };
+        tasks.push(tokio::spawn(async move {
+            let fh = m.open_for(ino, libc::O_WRONLY | libc::O_APPEND).await;
+            for _ in 0..30 {
+                m.write(fh, 0, Bytes::from(vec![b'a' + w as u8; 2000]), false).await.unwrap();
+            }
+            m.close(fh).await;
+        }));
+    }
+    for t in tasks {
+        t.await.unwrap();
+    }
+    let all = a.get(ino).await.unwrap();
+    assert_eq!(all.len(), 120_000);
+    for w in 0..2u8 {
+        assert_eq!(all.chunks(2000).filter(|c| *c == [b'a' + w; 2000]).count(), 30);
+    }
+    end(a, b).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_counter_under_a_lock_loses_no_step() {
+    let (_world, a, b) = two().await;
+    let ino = a.put(ROOT, "counter", b"0000").await;
+    let mut tasks = Vec::new();
+    for (w, m) in [&a, &b].into_iter().enumerate() {
+        let m = Mount { vfs: m.vfs.clone() };
+        tasks.push(tokio::spawn(async move {
+            let fh = m.open_for(ino, libc::O_RDWR).await;
+            let lock = LockRequest {
+                kind: LockKind::Posix,
+                owner: w as u64 + 1,
+                start: 0,
+                end: u64::MAX,
+                typ: Some(LockType::Exclusive),
+                pid: 1,
+            };
+            for _ in 0..25 {
+                m.setlk(fh, &lock, Some(Duration::from_secs(60))).await.unwrap();
+                let n: u32 = std::str::from_utf8(&m.read(fh, 0, 4).await.unwrap()).unwrap().parse().unwrap();
+                m.write_all(fh, 0, format!("{:04}", n + 1).as_bytes()).await;
+                m.setlk(fh, &LockRequest { typ: None, ..lock }, None).await.unwrap();
+            }
+            m.close(fh).await;
+        }));
+    }
+    for t in tasks {
+        t.await.unwrap();
+    }
+    assert_eq!(a.get(ino).await.unwrap(), b"0050");
+    end(a, b).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_open_file_that_the_other_mount_removes_stays_readable() {
+    let (_world, a, b) = two().await;
+    let ino = a.put(ROOT, "f", &noise(100_000, 1)).await;
+    let fh = b.open_for(ino, libc::O_RDONLY).await;
+    a.rm(ROOT, "f").await.unwrap();
+    assert!(b.read(fh, 50_000, 50_000).await.unwrap() == noise(100_000, 1)[50_000..]);
+    b.close(fh).await;
+    assert_eq!(b.find(ROOT, "f").await, None);
+    end(a, b).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_truncation_on_one_mount_is_seen_by_the_next_open_of_the_other() {
+    let (_world, a, b) = two().await;
+    let ino = a.put(ROOT, "f", &noise(100_000, 1)).await;
+    assert_eq!(b.get(ino).await.unwrap().len(), 100_000);
+    a.cut(ino, 10).await.unwrap();
+    assert_eq!(b.get(ino).await.unwrap(), noise(10, 1));
+    b.cut(ino, 20).await.unwrap();
+    let mut want = noise(10, 1);
+    want.resize(20, 0);
+    assert_eq!(a.get(ino).await.unwrap(), want);
+    end(a, b).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reader_of_a_shared_file_sees_it_grow() {
+    let (_world, a, b) = two().await;
+    let ino = a.put(ROOT, "f", b"one").await;
+    let fh = b.open_for(ino, libc::O_RDONLY).await;
+    assert_eq!(b.read(fh, 0, 100).await.unwrap(), Bytes::from_static(b"one"));
+    let w = a.open_for(ino, libc::O_WRONLY | libc::O_APPEND).await;
+    a.write_all(w, 0, b" two").await;
+    a.close(w).await;
+    assert_eq!(b.getattr(ino, Some(fh)).await.unwrap().attr.size, 7);
+    assert_eq!(b.read(fh, 0, 100).await.unwrap(), Bytes::from_static(b"one two"));
+    b.close(fh).await;
+    end(a, b).await;
+}

@@ -2,7 +2,9 @@
 
 mod common;
 
-use carafe_meta::{Client, Lookup, RenameMode, SetAttr};
+use carafe_meta::decorate::Call;
+use carafe_meta::failing::Failing;
+use carafe_meta::{Client, ClientOptions, Lookup, RenameMode, SetAttr};
 use carafe_types::{Attr, FileKind, FsError, InodeNo};
 use common::tree::Tree;
 use common::*;
@@ -183,6 +185,8 @@ const NAMES: [&str; 6] = ["a", "b", "c", "d", "e", "f"];
 
 struct Run {
     rng: StdRng,
+    /// Now and then a commit happens and its answer is lost.
+    faults: Option<Arc<Failing>>,
     model: Model,
     sessions: Vec<Arc<Client>>,
     steps: u64,
@@ -210,6 +214,11 @@ impl Run {
 
     async fn step(&mut self) {
         self.steps += 1;
+        if let Some(failing) = self.faults.clone() {
+            if self.rng.random_range(0..8) == 0 {
+                failing.faults().lose_answers(Call::Commit, 1);
+            }
+        }
         let c = self.sessions[self.rng.random_range(0..self.sessions.len())].clone();
         let (d, n) = (self.any_dir(), self.any_name());
         match self.rng.random_range(0..100) {
@@ -328,7 +337,7 @@ async fn run(sessions: usize, seed: u64, steps: u64) {
         clients.push(w.client().await);
     }
     let rng = StdRng::seed_from_u64(seed);
-    let mut run = Run { rng, model: Model::new(), sessions: clients, steps: 0 };
+    let mut run = Run { rng, faults: None, model: Model::new(), sessions: clients, steps: 0 };
     for _ in 0..steps {
         run.step().await;
     }
@@ -354,12 +363,39 @@ async fn three_sessions_taking_turns_see_the_same_at_every_step() {
     run(3, 7, 400).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lost_answers_change_nothing_of_it() {
+    let w = World::new().await;
+    let failing = Arc::new(Failing::new(w.memory.clone()));
+    let mut sessions = Vec::new();
+    for _ in 0..2 {
+        sessions.push(Client::open(failing.clone(), ClientOptions::default()).await.unwrap());
+    }
+    let rng = StdRng::seed_from_u64(11);
+    let mut run = Run { rng, faults: Some(failing.clone()), model: Model::new(), sessions, steps: 0 };
+    for _ in 0..150 {
+        run.step().await;
+    }
+    failing.faults().heal();
+    for c in &run.sessions {
+        c.close().await;
+    }
+    Tree::check(&*w.memory).await;
+}
+
 /// No single history is expected; whatever it was, the tree must be sound.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn changes_at_the_same_time_leave_a_sound_tree() {
     for seed in 0..3u64 {
         let w = World::new().await;
-        let sessions = [w.client().await, w.client().await];
+        // The second seed has a store that takes its time, so that answers overtake each other.
+        let slow = Arc::new(Failing::new(w.memory.clone()));
+        slow.faults().delay(Call::Load, std::time::Duration::from_millis(seed));
+        slow.faults().delay(Call::Commit, std::time::Duration::from_millis(seed));
+        let mut sessions = Vec::new();
+        for _ in 0..2 {
+            sessions.push(Client::open(slow.clone(), ClientOptions::default()).await.unwrap());
+        }
         let mut tasks = Vec::new();
         for t in 0..6u64 {
             let c = sessions[(t % 2) as usize].clone();

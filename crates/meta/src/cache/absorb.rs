@@ -53,10 +53,9 @@ impl Cache {
             Watched::Sole if self.is_sole(&key) => {}
             Watched::Sole => {
                 // What own commits did to the key while it was not kept is not in a reply older than they.
-                if self.own_change_of(&key) <= seq {
-                    let e = Entry::new(&key, true, seq, Complete::Nothing).used_at(used);
-                    self.entries.insert(key, e);
-                }
+                let sole = self.own_change_of(&key) <= seq;
+                let base = if sole { seq } else { 0 };
+                self.entries.insert(key, Entry::new(&key, sole, base, Complete::Nothing).used_at(used));
             }
             Watched::Shared => {
                 let too_big = self.entries.get(&key).is_some_and(|e| e.too_big);

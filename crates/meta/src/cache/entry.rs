@@ -118,6 +118,15 @@ impl Entry {
         }
     }
 
+    /// Known to hold nothing at all.
+    pub(crate) fn is_void(&self) -> bool {
+        let empty = match &self.body {
+            Body::Bucket(map) => map.values().all(|k| k.value.is_none()),
+            Body::Names(map) => map.values().all(|k| k.value.is_none()),
+        };
+        empty && (self.complete > Complete::Nothing || !self.sole)
+    }
+
     /// What an own commit at `seq` made of a record.
     pub(crate) fn set_record(&mut self, key: &Key, value: Option<Bytes>, seq: u64) {
         let Body::Bucket(map) = &mut self.body else { return };

@@ -24,7 +24,7 @@ use crate::store::{Key, WatchKey};
 use crate::tx::Want;
 use bytes::Bytes;
 use carafe_types::{EntryName, InodeNo};
-use recent::Recent;
+pub(crate) use recent::Recent;
 use std::collections::{HashMap, HashSet};
 
 /// Directories with at most this many names are loaded whole, so that absent names are answered from memory.
@@ -76,7 +76,9 @@ pub(crate) struct Cache {
     /// Open handles of this session.
     pub(crate) opens: HashMap<InodeNo, Open>,
     /// Inodes whose last name is being removed: an open must wait for the outcome.
-    pub(crate) removing: HashSet<InodeNo>,
+    pub(crate) removing: HashMap<InodeNo, u32>,
+    /// Keys of removed directories: left at the next occasion.
+    gone: Vec<WatchKey>,
     tick: u64,
 }
 
@@ -92,7 +94,8 @@ impl Cache {
             underway: HashMap::new(),
             pins: HashMap::new(),
             opens: HashMap::new(),
-            removing: HashSet::new(),
+            removing: HashMap::new(),
+            gone: Vec::new(),
             tick: 0,
         }
     }
@@ -251,7 +254,22 @@ impl Cache {
         self.shares.note(*key, now);
     }
 
+    /// One of the transactions that remove the inode's last name is decided.
+    pub(crate) fn removal_decided(&mut self, ino: InodeNo) {
+        if let Some(n) = self.removing.get_mut(&ino) {
+            *n -= 1;
+            if *n == 0 {
+                self.removing.remove(&ino);
+            }
+        }
+    }
+
     // ---- pins and eviction ----
+
+    /// The directory was removed: nobody will ask for its names again.
+    pub(crate) fn forget_directory(&mut self, dir: InodeNo) {
+        self.gone.extend([WatchKey::Names(dir), WatchKey::Bucket(dir.bucket())]);
+    }
 
     /// Keeps this session in the watcher list of `key` until as many [`Cache::unpin`].
     pub(crate) fn pin(&mut self, key: WatchKey) {
@@ -280,13 +298,16 @@ impl Cache {
         let free = |k: &WatchKey| {
             !self.pins.contains_key(k) && !self.answering.contains(k) && !self.underway.contains_key(k)
         };
-        let mut leave: Vec<WatchKey> = Vec::new();
+        let mut leave: Vec<WatchKey> = std::mem::take(&mut self.gone);
+        // Files that were moved away stay in the bucket of the directory in which they were made.
+        leave.retain(|k| free(k) && self.entries.get(k).is_some_and(|e| e.is_void()));
+        let dead: HashSet<WatchKey> = leave.iter().copied().collect();
         let mut candidates: Vec<(u64, usize, WatchKey)> = Vec::new();
         let mut total = 0;
         for (key, e) in &self.entries {
             let weight = e.len() + 1;
             total += weight;
-            if !free(key) {
+            if !free(key) || dead.contains(key) {
                 continue;
             }
             if !e.sole && e.used + idle < tick {

@@ -24,9 +24,8 @@ impl Client {
     /// ENOENT; EISDIR and EINVAL for a size of what has none; EFBIG; ENOSPC, EDQUOT; store errors.
     pub async fn setattr(&self, ctx: &Ctx, ino: InodeNo, set: &SetAttr) -> FsResult<Found> {
         self.writable()?;
-        let _turn = self.queue(ino).await;
         loop {
-            let how = How { data: set.size.is_some(), ..How::default() };
+            let how = How { data: set.size.is_some(), ..How::queued(ino) };
             let ((attr, last), granted) =
                 self.run_granted(how, |tx| setattr::setattr(tx, ctx, ino, set)).await?;
             if last {
@@ -51,8 +50,7 @@ impl Client {
     pub async fn setxattr(&self, ino: InodeNo, name: &[u8], value: &[u8], mode: XattrMode) -> FsResult<()> {
         self.writable()?;
         let (name, value) = (Bytes::copy_from_slice(name), Bytes::copy_from_slice(value));
-        let _turn = self.queue(ino).await;
-        self.run(|tx| xattr::set(tx, ino, &name, &value, mode)).await
+        self.run_queued(ino, |tx| xattr::set(tx, ino, &name, &value, mode)).await
     }
 
     /// The names of all extended attributes, in order.
@@ -71,7 +69,6 @@ impl Client {
     pub async fn removexattr(&self, ino: InodeNo, name: &[u8]) -> FsResult<()> {
         self.writable()?;
         let name = Bytes::copy_from_slice(name);
-        let _turn = self.queue(ino).await;
-        self.run(|tx| xattr::remove(tx, ino, &name)).await
+        self.run_queued(ino, |tx| xattr::remove(tx, ino, &name)).await
     }
 }

@@ -38,8 +38,8 @@ impl Client {
             return Err(FsError::Invalid("more than 500 files in one transaction"));
         }
         self.only_own_slices(writes)?;
-        let _turn = self.queue_all(writes.iter().map(|w| w.ino)).await;
-        let how = How { data: true, ..How::default() };
+        let queue = writes.iter().map(|w| w.ino).collect();
+        let how = How { data: true, queue, ..How::default() };
         let op = |tx: &mut crate::tx::Tx<'_>| {
             writes.iter().for_each(|w| tx.want_node(w.ino));
             writes.iter().map(|w| write::write_file(tx, w)).collect()
@@ -75,8 +75,7 @@ impl Client {
     ) -> FsResult<Attr> {
         self.writable()?;
         let range = offset..offset.checked_add(len).ok_or(FsError::TooBig)?;
-        let _turn = self.queue(ino).await;
-        self.run(|tx| fallocate::fallocate(tx, ctx, ino, mode, &range)).await
+        self.run_queued(ino, |tx| fallocate::fallocate(tx, ctx, ino, mode, &range)).await
     }
 
     /// Copies a range by sharing its slices. Both files must have been flushed. Returns how many bytes were copied,
@@ -95,7 +94,8 @@ impl Client {
     ) -> FsResult<u64> {
         self.writable()?;
         let (from, to) = (Place { ino: src, offset: src_off }, Place { ino: dst, offset: dst_off });
-        let _turn = self.queue_all([src, dst].into_iter()).await;
-        self.run(|tx| copy::copy_range(tx, from, to, len)).await
+        let how = How { queue: vec![src, dst], ..How::default() };
+        let op = |tx: &mut crate::tx::Tx<'_>| copy::copy_range(tx, from, to, len);
+        self.run_granted(how, op).await.map(|(copied, _)| copied)
     }
 }

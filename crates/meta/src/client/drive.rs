@@ -17,6 +17,8 @@ use tokio::sync::OwnedMutexGuard;
 
 /// Tries after which an answer from mixed sources is taken as it is: more own commits than reads can win.
 const TRIES_FOR_ONE_SNAPSHOT: u32 = 6;
+/// Loads of one operation; a rename into a deep tree needs one a level.
+const LOADS_MAX: u32 = 20_000;
 /// Lost races after which the others are asked to pause.
 const TRIES_BEFORE_YIELD: u32 = 4;
 /// How long a session that keeps winning pauses when asked to.
@@ -31,8 +33,18 @@ pub(crate) struct How {
     pub(crate) no_call_back: bool,
     /// It is not to be repeated when it is not known whether it happened.
     pub(crate) once: bool,
+    /// Inodes whose changes queue in this mount. Places are kept for one try, never while waiting for another session: a
+    /// flush that this other one waits for may need the same place.
+    pub(crate) queue: Vec<InodeNo>,
     /// Held until the store has decided (also if the caller goes away meanwhile).
     pub(crate) hold: Option<Arc<OwnedMutexGuard<()>>>,
+}
+
+impl How {
+    /// A change of one inode.
+    pub(crate) fn queued(ino: InodeNo) -> Self {
+        How { queue: vec![ino], ..How::default() }
+    }
 }
 
 /// Which keys an answer rests on that are held alone, and how long the kernel may keep it.
@@ -69,13 +81,21 @@ pub(crate) struct Pace {
     deadline: Instant,
     pub(crate) conflicts: u32,
     pub(crate) rechecks: u32,
+    loads: u32,
     waits: u32,
     short_since: Option<Instant>,
 }
 
 impl Pace {
     pub(crate) fn new() -> Self {
-        Pace { deadline: Instant::now() + PATIENCE, conflicts: 0, rechecks: 0, waits: 0, short_since: None }
+        Pace {
+            deadline: Instant::now() + PATIENCE,
+            conflicts: 0,
+            rechecks: 0,
+            loads: 0,
+            waits: 0,
+            short_since: None,
+        }
     }
 
     pub(crate) fn is_over(&self) -> bool {
@@ -96,6 +116,15 @@ impl Client {
         self.run_granted(How::default(), op).await.map(|(value, _)| value)
     }
 
+    /// As [`Client::run`], for a change of one inode.
+    pub(crate) async fn run_queued<T>(
+        &self,
+        ino: InodeNo,
+        op: impl FnMut(&mut Tx<'_>) -> Op<T>,
+    ) -> FsResult<T> {
+        self.run_granted(How::queued(ino), op).await.map(|(value, _)| value)
+    }
+
     /// As [`Client::run`], with what may be kept of the answer.
     pub(crate) async fn run_granted<T>(
         &self,
@@ -114,10 +143,19 @@ impl Client {
     ) -> FsResult<(T, Granted)> {
         let mut pace = Pace::new();
         loop {
+            let turn = self.take_turn(&how.queue).await;
             match self.step(&mut view, &pace, &mut op) {
                 Step::Answer(result, granted) => return result.map(|value| (value, granted)),
-                Step::Load => self.load_into(&mut view, &mut pace, &how).await?,
+                Step::Load => {
+                    drop(turn);
+                    pace.loads += 1;
+                    if pace.loads > LOADS_MAX {
+                        return Err(FsError::Io("an operation goes on asking for more records".to_owned()));
+                    }
+                    self.load_into(&mut view, &mut pace, &how).await?;
+                }
                 Step::Recheck => {
+                    drop(turn);
                     pace.rechecks += 1;
                     view.alone = true;
                     self.load_into(&mut view, &mut pace, &how).await?;
@@ -126,6 +164,7 @@ impl Client {
                     self.pause_if_asked(&ran.commit).await;
                     let keys = ran.from_cache;
                     let outcome = self.commit(ran.commit, ran.removing, keys, how.hold.clone()).await;
+                    drop(turn);
                     match self.decide(outcome, &mut view, &mut pace, &how).await? {
                         Some(granted) => return Ok((value, granted)),
                         None if pace.is_over() => {
@@ -162,7 +201,7 @@ impl Client {
                 Step::Load
             }
             Ok(value) if ran.changes() => {
-                cache.removing.extend(&ran.removing);
+                ran.removing.iter().for_each(|ino| *cache.removing.entry(*ino).or_default() += 1);
                 Step::Commit(value, ran)
             }
             result => {
@@ -326,9 +365,7 @@ impl Client {
     pub(crate) fn removal_decided(&self, inos: &[InodeNo]) {
         if !inos.is_empty() {
             let mut cache = self.cache.lock();
-            for ino in inos {
-                cache.removing.remove(ino);
-            }
+            inos.iter().for_each(|ino| cache.removal_decided(*ino));
             drop(cache);
             self.removed.notify_waiters();
         }

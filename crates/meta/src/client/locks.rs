@@ -229,12 +229,11 @@ impl Client {
         let mut view = View::default();
         view.fresh_records.insert(key.clone(), self.lock_state.hint(ino));
         // A lock of a dead session must not be taken for one of the new.
-        let how = How { data: true, ..How::default() };
+        let how = How { data: true, ..How::queued(ino) };
         let op = |tx: &mut crate::tx::Tx<'_>| {
             let value = op(tx)?;
             Ok((value, tx.record(&key)?))
         };
-        let _turn = self.queue(ino).await;
         let ((value, record), _) = self.run_from(view, how, op).await?;
         self.lock_state.saw(ino, record);
         Ok(value)

@@ -216,17 +216,11 @@ impl Client {
         if self.options.read_only { Err(FsError::ReadOnly) } else { Ok(()) }
     }
 
-    /// The place in the queue of one inode.
-    pub(crate) async fn queue(&self, ino: InodeNo) -> tokio::sync::MutexGuard<'_, ()> {
-        self.queues[queue_of(ino)].lock().await
-    }
-
-    /// The places in the queues of several inodes, always taken in the same order.
-    pub(crate) async fn queue_all(
-        &self,
-        inos: impl Iterator<Item = InodeNo>,
-    ) -> Vec<tokio::sync::MutexGuard<'_, ()>> {
-        let places: std::collections::BTreeSet<usize> = inos.map(queue_of).collect();
+    /// The places in the queues of some inodes, always taken in the same order.
+    pub(crate) async fn take_turn(&self, inos: &[InodeNo]) -> Vec<tokio::sync::MutexGuard<'_, ()>> {
+        let mut places: Vec<usize> = inos.iter().map(|ino| queue_of(*ino)).collect();
+        places.sort_unstable();
+        places.dedup();
         let mut held = Vec::with_capacity(places.len());
         for place in places {
             held.push(self.queues[place].lock().await);

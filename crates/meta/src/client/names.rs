@@ -158,8 +158,8 @@ impl Client {
         self.writable()?;
         self.only_own_slices(publish)?;
         let (from, to) = (At { dir: from.0, name: from.1 }, At { dir: to.0, name: to.1 });
-        let _turn = self.queue_all(publish.iter().map(|w| w.ino)).await;
-        let how = How { data: !publish.is_empty(), ..How::default() };
+        let queue = publish.iter().map(|w| w.ino).collect();
+        let how = How { data: !publish.is_empty(), queue, ..How::default() };
         let op = |tx: &mut Tx<'_>| rename::rename(tx, ctx, from, to, mode, publish);
         let (renamed, _) = self.run_granted(how, op).await?;
         if renamed.directory {
@@ -185,8 +185,8 @@ impl Client {
     pub async fn link(&self, _ctx: &Ctx, ino: InodeNo, dir: InodeNo, name: &EntryName) -> FsResult<Found> {
         self.writable()?;
         let at = At { dir, name };
-        let _turn = self.queue(ino).await;
-        let (attr, granted) = self.run_granted(How::default(), |tx| link::link(tx, ino, at)).await?;
+        let how = How::queued(ino);
+        let (attr, granted) = self.run_granted(how, |tx| link::link(tx, ino, at)).await?;
         Ok(Self::found(attr, Some(dir), &granted))
     }
 }

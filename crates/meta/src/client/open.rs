@@ -46,7 +46,7 @@ impl Client {
             decided.as_mut().enable();
             {
                 let mut cache = self.cache.lock();
-                if !cache.removing.contains(&ino) {
+                if !cache.removing.contains_key(&ino) {
                     let open = cache.opens.entry(ino).or_default();
                     open.count += 1;
                     if open.count == 1 {
@@ -143,20 +143,21 @@ impl Client {
     }
 
     /// Stands in the lists of everything above `ino`, so that dirty data below is found by whoever publishes. To be taken
-    /// before the first dirty byte, and dropped when all is flushed. A file with several names is found by one of them.
+    /// before the first dirty byte, and dropped when all is flushed. What is above a file with several names is not known:
+    /// its closes are never asynchronous.
     ///
     /// # Errors
-    /// ENOENT when the file or a directory above is gone; store errors.
+    /// ENOENT when the file is gone; store errors.
     pub async fn watch_above(&self, ino: InodeNo) -> FsResult<DirtyWatch> {
         loop {
-            let dirs = self.run(|tx| above(tx, ino)).await?;
-            let watch = DirtyWatch::new(self.strong(), ino, dirs);
+            let (dirs, sure) = self.run(|tx| above(tx, ino)).await?;
+            let watch = DirtyWatch::new(self.strong(), ino, dirs, sure);
             let names: Vec<WatchKey> = watch.dirs.iter().map(|d| WatchKey::Names(*d)).collect();
             self.enlist(&names).await?;
             self.enlist(&[WatchKey::Bucket(ino.bucket())]).await?;
             self.take_back_marks(&watch.dirs).await?;
             // Nothing may have moved before this session stood in all lists.
-            if self.run(|tx| above(tx, ino)).await? == watch.dirs {
+            if self.run(|tx| above(tx, ino)).await?.0 == watch.dirs {
                 return Ok(watch);
             }
         }
@@ -182,19 +183,26 @@ impl Client {
     }
 }
 
-/// Every directory above, nearest first.
-fn above(tx: &mut Tx<'_>, ino: InodeNo) -> Op<Vec<InodeNo>> {
-    let mut at = match tx.node(ino)? {
-        Some(Node::File(inode)) => inode.parent_of(ino),
-        Some(Node::Dir(_)) => ino,
+/// Every directory above, nearest first, and whether these are all: a file with several names, or whose hint went with
+/// one of them, may have others.
+fn above(tx: &mut Tx<'_>, ino: InodeNo) -> Op<(Vec<InodeNo>, bool)> {
+    let (mut at, mut sure) = match tx.node(ino)? {
+        Some(Node::File(inode)) => (inode.parent_of(ino), inode.nlink == 1),
+        Some(Node::Dir(_)) => (ino, true),
         None => return Err(FsError::NotFound.into()),
     };
     let mut dirs = Vec::new();
     loop {
-        let guard = tx.guard(at)?;
+        let guard = match tx.node(at)? {
+            Some(Node::Dir(guard)) => guard,
+            _ => {
+                sure = false;
+                return Ok((dirs, sure));
+            }
+        };
         dirs.push(at);
         if guard.parent == at {
-            return Ok(dirs);
+            return Ok((dirs, sure));
         }
         if dirs.len() > MAX_DEPTH {
             return Err(
@@ -211,18 +219,20 @@ pub struct DirtyWatch {
     client: Arc<Client>,
     ino: InodeNo,
     dirs: Vec<InodeNo>,
-    turns: Vec<u64>,
+    /// `dirs` are all that is above.
+    sure: bool,
+    since: u64,
 }
 
 impl DirtyWatch {
-    fn new(client: Arc<Client>, ino: InodeNo, dirs: Vec<InodeNo>) -> Self {
-        let turns = client.session.flush.turns(&dirs);
+    fn new(client: Arc<Client>, ino: InodeNo, dirs: Vec<InodeNo>, sure: bool) -> Self {
+        let since = client.session.flush.now();
         {
             let mut cache = client.cache.lock();
             dirs.iter().for_each(|d| cache.pin(WatchKey::Names(*d)));
             cache.pin(WatchKey::Bucket(ino.bucket()));
         }
-        DirtyWatch { client, ino, dirs, turns }
+        DirtyWatch { client, ino, dirs, sure, since }
     }
 
     /// Whether close() may return before the data is visible to others: the file is held alone, and no directory above is
@@ -230,10 +240,11 @@ impl DirtyWatch {
     pub fn close_may_be_async(&self) -> bool {
         let flush = &self.client.session.flush;
         let alone = self.client.cache.lock().grants(&WatchKey::Bucket(self.ino.bucket()));
-        alone
+        self.sure
+            && alone
             && self.client.lease_left() > Duration::from_secs(2)
             && !flush.any_flushing(&self.dirs)
-            && flush.turns(&self.dirs) == self.turns
+            && !flush.any_turned(&self.dirs, self.since)
     }
 
     /// Whether `dir` is one of the directories above.

@@ -11,6 +11,9 @@ use carafe_types::{FileKind, FsError, InodeNo};
 /// After how long an unlinked inode that others may have open is looked at: they have said so by then.
 const ORPHAN_REST_MS: u64 = 600_000;
 
+/// The parent hint of a file whose known name went while others stay: no inode has this number.
+const NOWHERE: InodeNo = InodeNo(0);
+
 /// A name that is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unlinked {
@@ -32,7 +35,7 @@ pub(crate) fn unlink(tx: &mut Tx<'_>, ctx: &Ctx, at: At<'_>) -> Op<Unlinked> {
     tx.check(Check::HasName(at.dir, at.name.clone(), kind, ino));
     tx.unlink(at.dir, at.name, kind, ino);
     tx.push(Write::Touch(at.dir));
-    drop_link(tx, ino, inode)
+    drop_link(tx, ino, inode, at.dir)
 }
 
 /// Removes an empty directory.
@@ -63,12 +66,16 @@ pub(crate) fn find(tx: &mut Tx<'_>, at: At<'_>) -> Op<(Guard, FileKind, InodeNo)
 }
 
 /// An inode loses one name; with the last one also its bytes, at once or when nobody can have it open any more.
-pub(crate) fn drop_link(tx: &mut Tx<'_>, ino: InodeNo, mut inode: Inode) -> Op<Unlinked> {
+pub(crate) fn drop_link(tx: &mut Tx<'_>, ino: InodeNo, mut inode: Inode, dir: InodeNo) -> Op<Unlinked> {
     tx.same(&Key::Inode(ino))?;
     tx.frees();
     inode.ctime = tx.world.now.max(inode.ctime);
     if inode.nlink > 1 {
         inode.nlink -= 1;
+        if inode.parent_of(ino) == dir {
+            // Where its other names are is not known.
+            inode.parent = Some(NOWHERE);
+        }
         tx.put_inode(ino, &inode);
         return Ok(Unlinked { ino, last: false });
     }

@@ -149,7 +149,7 @@ fn remove_target(tx: &mut Tx<'_>, target: &Side<'_>, to: At<'_>) -> Op<Unlinked>
             tx.push(Write::AddSubdirs(to.dir, -1));
             Ok(Unlinked { ino: target.ino, last: true })
         }
-        Some(Node::File(inode)) => drop_link(tx, target.ino, inode),
+        Some(Node::File(inode)) => drop_link(tx, target.ino, inode, to.dir),
         None => Err(FsError::NotFound.into()),
     }
 }

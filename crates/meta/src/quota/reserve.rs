@@ -116,7 +116,7 @@ impl Client {
     }
 
     async fn fill(&self, quota: QuotaId, bytes: u64) -> FsResult<()> {
-        let how = How { no_call_back: true, data: true, once: true, hold: None };
+        let how = How { no_call_back: true, data: true, once: true, ..How::default() };
         self.run_granted(how, |tx| reserve(tx, quota, bytes as i64)).await?;
         self.pools.put(quota, bytes);
         Ok(())

@@ -6,6 +6,7 @@
 //! sees the mark, so no clock is involved. After 5 s the mark is taken back in the store, and only then may closes be
 //! asynchronous again. A flush never waits for another session's flush, so there are no cycles.
 
+use crate::cache::Recent;
 use crate::client::Client;
 use crate::store::{Message, WatchChange, WatchKey};
 use carafe_types::{FsResult, InodeNo, SessionNo};
@@ -20,6 +21,9 @@ const MARKED: Duration = Duration::from_secs(5);
 /// After which an unanswered request is sent again.
 const ASK_AGAIN: Duration = Duration::from_secs(1);
 
+/// Directories whose last flush or move is remembered.
+const TURNS: usize = 16_384;
+
 #[derive(Debug, Default)]
 struct Flushing {
     askers: HashSet<SessionNo>,
@@ -33,25 +37,50 @@ struct Asked {
     done: Arc<Notify>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     flushing: HashMap<InodeNo, Flushing>,
-    /// How often a directory was flushed or moved: who watched it before must watch again.
-    turns: HashMap<InodeNo, u64>,
+    /// When directories were last flushed or moved: who watched them before must watch again.
+    turns: Recent<InodeNo>,
+    turn: u64,
     asked: HashMap<InodeNo, Asked>,
     /// Directories whose marks of an earlier daemon of this session were taken back.
     cleared: HashSet<InodeNo>,
 }
 
+impl Inner {
+    fn turn(&mut self, dir: InodeNo) {
+        self.turn += 1;
+        self.turns.note(dir, self.turn);
+    }
+}
+
 /// See the module.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct FlushState(Mutex<Inner>);
 
+impl Default for FlushState {
+    fn default() -> Self {
+        FlushState(Mutex::new(Inner {
+            flushing: HashMap::new(),
+            turns: Recent::new(TURNS),
+            turn: 0,
+            asked: HashMap::new(),
+            cleared: HashSet::new(),
+        }))
+    }
+}
+
 impl FlushState {
-    /// `dirs` and how often each was flushed or moved.
-    pub(crate) fn turns(&self, dirs: &[InodeNo]) -> Vec<u64> {
+    /// The moment, for [`FlushState::any_turned`].
+    pub(crate) fn now(&self) -> u64 {
+        self.0.lock().turn
+    }
+
+    /// Whether any of `dirs` was flushed or moved after `since`.
+    pub(crate) fn any_turned(&self, dirs: &[InodeNo], since: u64) -> bool {
         let inner = self.0.lock();
-        dirs.iter().map(|d| inner.turns.get(d).copied().unwrap_or(0)).collect()
+        dirs.iter().any(|d| inner.turns.last(d) > since)
     }
 
     /// Whether closes below any of `dirs` must wait for their data.
@@ -62,7 +91,7 @@ impl FlushState {
 
     /// The directory has moved: what is above the files below it is something else now.
     pub(crate) fn moved(&self, dir: InodeNo) {
-        *self.0.lock().turns.entry(dir).or_default() += 1;
+        self.0.lock().turn(dir);
     }
 
     pub(super) fn answered(&self, dir: InodeNo, by: SessionNo) {
@@ -88,7 +117,7 @@ impl FlushState {
     pub(super) fn clear(&self) {
         let mut inner = self.0.lock();
         let dirs: Vec<InodeNo> = inner.flushing.drain().map(|(d, _)| d).collect();
-        dirs.into_iter().for_each(|d| *inner.turns.entry(d).or_default() += 1);
+        dirs.into_iter().for_each(|d| inner.turn(d));
     }
 }
 
@@ -124,7 +153,7 @@ impl Client {
         self.mark(&[(key, WatchChange::ClearFlushing)]).await;
         let mut inner = self.session.flush.0.lock();
         inner.flushing.remove(&dir);
-        *inner.turns.entry(dir).or_default() += 1;
+        inner.turn(dir);
     }
 
     async fn answer_flushed(&self, dir: InodeNo) {

@@ -2,7 +2,7 @@
 
 use super::{new_session, random_uuid};
 use crate::client::{Client, is_passing, to_fs};
-use crate::store::{LEASE, Renewal, StoreError, WatchKey};
+use crate::store::{LEASE, Renewal, StoreError};
 use carafe_types::{FsResult, InodeNo, SessionNo};
 use futures::future::BoxFuture;
 use std::sync::Weak;
@@ -144,15 +144,10 @@ impl Client {
         }
     }
 
-    /// Keys that are pinned but belong to no directory any more need not be watched.
+    /// A directory was removed.
     pub(crate) fn forget_directory(&self, dir: InodeNo) {
         self.inodes.forget(dir);
-        let key = WatchKey::Names(dir);
-        let begun = self.cache.lock().begin_giving_up(key);
-        if begun {
-            let client = self.strong();
-            self.handle.spawn(async move { client.leave(vec![key]).await });
-        }
+        self.cache.lock().forget_directory(dir);
     }
 }
 

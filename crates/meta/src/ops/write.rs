@@ -77,7 +77,8 @@ pub(crate) fn write_file(tx: &mut Tx<'_>, write: &FileWrite) -> Op<Attr> {
     }
     inode.size = size;
     inode.mtime = write.mtime;
-    inode.ctime = tx.world.now.max(inode.ctime);
+    // When it was written, not when it happened to be committed: `stat` has shown that time already.
+    inode.ctime = write.mtime.min(tx.world.now).max(inode.ctime);
     if write.kill_setid {
         inode.mode = without_set_ids(inode.mode);
     }

@@ -13,7 +13,7 @@ import sys
 import time
 import traceback
 
-import disks, lifecycle, mutations, several  # noqa: E401,F401 - they register their workloads
+import disks, lifecycle, mutations, several, tpch  # noqa: E401,F401 - they register their workloads
 from harness import WORKLOADS, Context, Failure
 
 HOOKS = {
@@ -47,6 +47,7 @@ def arguments():
     parser.add_argument("--dir2", help="the same directory through another mount (workloads 14, 15)")
     parser.add_argument("--redis", help="HOST:PORT of the metadata's Redis server (workload 19)")
     parser.add_argument("--lease-seconds", help="how long a dead session may hold a lock (workload 14)")
+    parser.add_argument("--tpchgen", help="the program tpchgen-cli, if it is not beside this python (workload 21)")
     parser.add_argument("--partitions", help="how many for workload 20")
     parser.add_argument("--timeout", type=float, default=600, help="seconds for one workload")
     parser.add_argument("--keep", action="store_true", help="leave the files of the workloads")

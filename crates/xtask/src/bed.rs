@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use carafe_testkit::{FileSystem, Mount, RedisServer, S3Server};
 use tempfile::TempDir;
 
@@ -18,8 +18,8 @@ pub(crate) enum Engine {
 /// The fields are dropped in their order: the mount first, then what it stands on.
 pub(crate) struct Bed {
     pub(crate) mount: Mount,
-    pub(crate) redis: Option<RedisServer>,
-    _s3: Option<S3Server>,
+    redis: Option<RedisServer>,
+    s3: Option<S3Server>,
     _home: TempDir,
 }
 
@@ -38,12 +38,22 @@ impl Bed {
             _ => FileSystem::embedded(home.path())?,
         };
         let mount = fs.format_and_mount()?;
-        Ok(Self { mount, redis, _s3: s3, _home: home })
+        Ok(Self { mount, redis, s3, _home: home })
     }
 
     /// The mount point.
     pub(crate) fn path(&self) -> &Path {
         self.mount.path()
+    }
+
+    /// The Redis server of [`Engine::RedisS3`].
+    pub(crate) fn redis(&mut self) -> Result<&mut RedisServer> {
+        self.redis.as_mut().context("this engine has no redis server")
+    }
+
+    /// The S3 server of [`Engine::RedisS3`].
+    pub(crate) fn s3(&mut self) -> Result<&mut S3Server> {
+        self.s3.as_mut().context("this engine has no s3 server")
     }
 
     /// Unmounts in order and asks `fsck`, which must find nothing. What a suite left behind is checked too.

@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that CI runs, in the order in which it is cheapest to fail.
 
 mod cargo;
+mod crash;
 mod fsx;
 mod leftovers;
 mod pjdfstest;
@@ -46,6 +47,7 @@ const STEPS: &[Step<Context>] = &[
     Step::new("rust-tests", cargo::nextest),
     Step::new("workloads-redis-s3", workloads::on_redis_s3),
     Step::new("workloads-embedded", workloads::on_embedded),
+    Step::new("crash-redis-s3", crash::on_redis_s3),
     Step::new("pjdfstest-redis-s3", pjdfstest::on_redis_s3),
     Step::new("pjdfstest-embedded", pjdfstest::on_embedded),
     Step::new("fsx-redis-s3", fsx::on_redis_s3),

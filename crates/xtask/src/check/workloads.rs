@@ -20,7 +20,7 @@ const ONE_MOUNT_ONLY: [&str; 2] = ["15", "19"];
 pub(super) fn on_redis_s3(_: &Context) -> Result<Tally> {
     let mut bed = Bed::start(Engine::RedisS3)?;
     let mut second = bed.mount.file_system().mount()?;
-    let redis = bed.redis.as_mut().expect("this engine has a redis server");
+    let redis = bed.redis()?;
     let (port, pid) = (redis.port(), redis.process().pid());
     let mut command = driver(bed.path())?;
     command.arg("--dir2").arg(second.path());
@@ -37,7 +37,7 @@ pub(super) fn on_embedded(_: &Context) -> Result<Tally> {
     let bed = Bed::start(Engine::Embedded)?;
     let mut command = driver(bed.path())?;
     command.args(
-        (1..=20).map(|number| number.to_string()).filter(|number| !ONE_MOUNT_ONLY.contains(&number.as_str())),
+        (1..=21).map(|number| number.to_string()).filter(|number| !ONE_MOUNT_ONLY.contains(&number.as_str())),
     );
     let tally = run(command)?;
     bed.finish()?;

@@ -359,9 +359,11 @@ impl<'a> Tx<'a> {
         Ok(())
     }
 
-    /// Takes bytes from one quota alone, as when its limit changes; negative gives.
-    pub(crate) fn take_here(&mut self, quota: QuotaId, bytes: i64) {
-        self.takes.entry(quota).or_default().0 += bytes;
+    /// Takes from one quota alone, as when its limit changes; negative gives.
+    pub(crate) fn take_here(&mut self, quota: QuotaId, bytes: i64, inodes: i64) {
+        let sum = self.takes.entry(quota).or_default();
+        sum.0 += bytes;
+        sum.1 += inodes;
     }
 
     /// Uses bytes that this session has reserved, in the quota and all above it.

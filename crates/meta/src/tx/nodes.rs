@@ -27,6 +27,13 @@ impl Node {
         }
     }
 
+    pub(crate) fn kind(&self) -> FileKind {
+        match self {
+            Node::File(inode) => inode.kind,
+            Node::Dir(_) => FileKind::Directory,
+        }
+    }
+
     pub(crate) fn uid(&self) -> u32 {
         match self {
             Node::File(inode) => inode.uid,

@@ -38,6 +38,10 @@ impl Fault {
         }
         match error.kind() {
             ErrorKind::AuthenticationFailed => denied(),
+            // TLS: who signed it is not trusted, or it is for another host. Waiting does not mend that.
+            ErrorKind::Io if reason.contains("certificate") => {
+                Fault::Final(StoreError::Unreachable { address: address.to_owned(), reason })
+            }
             ErrorKind::Io | ErrorKind::Parse => Fault::Broken(reason),
             // The server says `ERR max number of clients reached` and closes.
             _ if reason.contains("max number of clients") => Fault::Refusing(reason),

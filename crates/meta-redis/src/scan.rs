@@ -25,7 +25,7 @@ pub(crate) async fn scan(link: &Link, names: &Names, request: &ScanRequest) -> R
             Ok(ScanPage { found, next: None, time })
         }
         ScanRequest::Buckets { cursor, limit } => buckets(link, names, *cursor, *limit).await,
-        ScanRequest::DeadInodes { limit } => dead_inodes(link, names, *limit).await,
+        ScanRequest::DeadInodes { limit, all } => dead_inodes(link, names, *limit, *all).await,
         ScanRequest::DeadObjects { limit, all } => dead_objects(link, names, *limit, *all).await,
         ScanRequest::Volumes { after, limit } => volumes(link, names, after.as_deref(), *limit).await,
         ScanRequest::Quotas => {
@@ -111,8 +111,8 @@ async fn due(
     Ok((time, out))
 }
 
-async fn dead_inodes(link: &Link, names: &Names, limit: usize) -> Result<ScanPage> {
-    let (time, queue) = due(link, names.dead_inodes(), limit, false).await?;
+async fn dead_inodes(link: &Link, names: &Names, limit: usize, all: bool) -> Result<ScanPage> {
+    let (time, queue) = due(link, names.dead_inodes(), limit, all).await?;
     let inode = |(member, due): (Bytes, Timestamp)| {
         let ino = InodeNo(reply::number(&Value::BulkString(member.to_vec()))?);
         Ok(Scanned::DeadInode(DeadInode { ino, due }))

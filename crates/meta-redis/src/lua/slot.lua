@@ -2,5 +2,5 @@
 -- KEYS[3] this session. ARGV[4] slot, [5] operation.
 local slot, op = arg(), arg()
 free()
-redis.call('HSET', KEYS[3], slot, op .. ' -')
+call('HSET', KEYS[3], slot, op .. ' -')
 return {'A'}

@@ -11,7 +11,7 @@ for i = 1, number() do
 end
 free()
 for _, t in ipairs(todo) do
-  local list = redis.call('HGET', t[1], t[2])
+  local list = call('HGET', t[1], t[2])
   if list then
     local new = ''
     for sid, mark in string.gmatch(list, ';(%d+)(.)') do
@@ -22,9 +22,9 @@ for _, t in ipairs(todo) do
       end
     end
     if new == '' then
-      redis.call('HDEL', t[1], t[2])
+      call('HDEL', t[1], t[2])
     elseif new ~= list then
-      redis.call('HSET', t[1], t[2], new)
+      call('HSET', t[1], t[2], new)
     end
   end
 end

@@ -3,7 +3,7 @@ local known = {}
 local function lives(sid)
   local l = known[sid]
   if l == nil then
-    l = redis.call('HEXISTS', KEYS[2], sid .. 'a') == 1
+    l = call('HEXISTS', KEYS[2], sid .. 'a') == 1
     known[sid] = l
   end
   return l

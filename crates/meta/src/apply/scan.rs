@@ -22,7 +22,7 @@ pub fn scan<K: Kv + ?Sized>(kv: &K, at: &Context, request: &ScanRequest) -> Resu
             page.found.extend(list(kv, request)?.into_iter().map(Scanned::Name));
         }
         ScanRequest::Buckets { cursor, limit } => page.next = buckets(kv, *cursor, *limit, &mut page.found)?,
-        ScanRequest::DeadInodes { limit } => page.found = dead_inodes(kv, at.now, *limit)?,
+        ScanRequest::DeadInodes { limit, all } => page.found = dead_inodes(kv, at.now, *limit, *all)?,
         ScanRequest::DeadObjects { limit, all } => page.found = dead_objects(kv, at.now, *limit, *all)?,
         ScanRequest::Volumes { after, limit } => page.found = volumes(kv, after.as_deref(), *limit)?,
         ScanRequest::Quotas => {
@@ -57,8 +57,9 @@ fn due_end(prefix: u8, now: Timestamp) -> Vec<u8> {
     At::new(prefix).u64((now.0 as u64).saturating_add(1)).done()
 }
 
-fn dead_inodes<K: Kv + ?Sized>(kv: &K, now: Timestamp, limit: usize) -> Result<Vec<Scanned>> {
-    let pairs = kv.range(&At::new(b'k').done(), &due_end(b'k', now), limit)?;
+fn dead_inodes<K: Kv + ?Sized>(kv: &K, now: Timestamp, limit: usize, all: bool) -> Result<Vec<Scanned>> {
+    let end = if all { At::new(b'l').done() } else { due_end(b'k', now) };
+    let pairs = kv.range(&At::new(b'k').done(), &end, limit)?;
     pairs
         .iter()
         .map(|(key, _)| {

@@ -5,6 +5,7 @@
 
 mod checks;
 mod load;
+mod model;
 mod names;
 mod queues;
 mod quota;
@@ -16,6 +17,7 @@ mod writes;
 
 pub use checks::*;
 pub use load::*;
+pub use model::*;
 pub use names::*;
 pub use queues::*;
 pub use quota::*;
@@ -112,6 +114,8 @@ macro_rules! conformance_suite {
             a_scan_of_buckets_finds_all
             volumes_come_in_pages_by_id
             quotas_and_single_records_are_scanned
+            // model
+            random_histories_agree_with_the_memory_twin
         }
     };
     (@each $make:path; $($case:ident)*) => {

@@ -94,6 +94,8 @@ pub enum ScanRequest {
     DeadInodes {
         /// At most this many.
         limit: usize,
+        /// Also those whose time has not come (for `fsck`).
+        all: bool,
     },
     /// Objects whose time to be deleted has come.
     DeadObjects {

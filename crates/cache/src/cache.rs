@@ -153,7 +153,11 @@ impl Cache {
         let charge = mark_written(&entry, written);
         self.shared.space.used_correct(bytes, charge.0);
         self.shared.space.dirty_add(charge.1);
-        Ok(self.shared.install(&mut map, entry, Some(file)))
+        let open = self.shared.install(&mut map, entry, Some(file));
+        drop((orphans, map));
+        // Frames are counted whole from now on, which may be more than the blocks that the orphan had.
+        self.shared.shrink(self.shared.space.limit());
+        Ok(open)
     }
 
     /// Removes all orphans: to be called after recovery.

@@ -60,6 +60,8 @@ impl Store<'_> {
                 bytes.truncate(len);
                 Ok(())
             }
+            // The usual case, and fstat(2) is much cheaper than a truncate that changes nothing.
+            Store::Disk(file) if file.metadata()?.len() == len => Ok(()),
             Store::Disk(file) => file.set_len(len),
         }
     }

@@ -148,6 +148,7 @@ impl World {
         let Some(slice) = self.slices.get_mut(&n).filter(|s| s.state == SliceState::Writing) else { return };
         let end = slice.written.iter().rposition(|&w| w).map_or(0, |i| i + 1).saturating_sub(cut);
         slice.bytes.truncate(end);
+        slice.written.truncate(end);
         slice.state = SliceState::Sealed;
         cache.get(key(n)).unwrap().unwrap().seal(end as u64).unwrap();
     }
@@ -254,7 +255,6 @@ impl World {
         for (&n, slice) in &mut self.slices {
             let ranges = match slice.state {
                 SliceState::Clean => continue,
-                SliceState::Sealed => vec![0..slice.bytes.len() as u64],
                 _ => runs(&slice.written),
             };
             if ranges.iter().all(|r| r.is_empty()) {

@@ -268,3 +268,22 @@ fn regression_a_sealed_slice_of_nothing_but_a_hole_survives_a_kill() {
     slice.seal(800_000).unwrap();
     assert!(read(&slice, 0, 800_000).unwrap().iter().all(|&b| b == 0));
 }
+
+#[test]
+fn regression_adopting_a_slice_with_holes_keeps_the_bound() {
+    let dir = tempfile::tempdir().unwrap();
+    let copied = tempfile::tempdir().unwrap();
+    let cache = open(dir.path(), 16 * MIB);
+    let slice = cache.create(key(1)).unwrap();
+    // A byte in each frame: little on disk, but whole frames once they are counted.
+    let ranges: Vec<_> = (0..64).map(|i| i * FRAME_BYTES..i * FRAME_BYTES + 1).collect();
+    ranges.iter().for_each(|range| slice.write_at(range.start, &[1]).unwrap());
+    copy(dir.path(), copied.path());
+    let next = open(copied.path(), 16 * MIB);
+    for n in 10..40 {
+        filled(&next, n, MIB);
+    }
+    next.adopt_dirty(key(1), &ranges).unwrap();
+    let stats = next.stats();
+    assert!(stats.used_bytes <= 16 * MIB as u64 && stats.dirty_bytes == 64, "{stats:?}");
+}

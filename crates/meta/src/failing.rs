@@ -17,6 +17,23 @@ struct Plan {
     refuse: VecDeque<StoreError>,
     lose: VecDeque<StoreError>,
     delay: Duration,
+    end: Option<End>,
+}
+
+/// How a caller's world ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// After so many calls; the last one happens without an answer if `true`.
+    After(usize, bool),
+    /// The call under way is the last one.
+    Unanswered,
+    Ended,
+}
+
+impl End {
+    fn error() -> StoreError {
+        StoreError::Engine("failing twin: the end of this caller".to_owned())
+    }
 }
 
 impl Faults {
@@ -36,6 +53,12 @@ impl Faults {
         self.0.lock().entry(call).or_default().delay = by;
     }
 
+    /// As if the caller died: `calls` more happen, and no later one. With `unanswered` the one after these happens, too,
+    /// and its caller does not hear of it.
+    pub fn end_after(&self, call: Call, calls: usize, unanswered: bool) {
+        self.0.lock().entry(call).or_default().end = Some(End::After(calls, unanswered));
+    }
+
     /// No more faults.
     pub fn heal(&self) {
         self.0.lock().clear();
@@ -49,13 +72,27 @@ impl Layer for Faults {
         if !delay.is_zero() {
             tokio::time::sleep(delay).await;
         }
-        let error = self.0.lock().get_mut(&call).and_then(|plan| plan.refuse.pop_front());
-        error.map_or(Ok(()), Err)
+        let mut plans = self.0.lock();
+        let Some(plan) = plans.get_mut(&call) else { return Ok(()) };
+        plan.end = match plan.end {
+            Some(End::After(0, false) | End::Unanswered | End::Ended) => Some(End::Ended),
+            Some(End::After(0, true)) => Some(End::Unanswered),
+            Some(End::After(more, unanswered)) => Some(End::After(more - 1, unanswered)),
+            None => None,
+        };
+        if plan.end == Some(End::Ended) {
+            return Err(End::error());
+        }
+        plan.refuse.pop_front().map_or(Ok(()), Err)
     }
 
     async fn after(&self, call: Call) -> Result<(), StoreError> {
-        let error = self.0.lock().get_mut(&call).and_then(|plan| plan.lose.pop_front());
-        error.map_or(Ok(()), Err)
+        let mut plans = self.0.lock();
+        let Some(plan) = plans.get_mut(&call) else { return Ok(()) };
+        if plan.end == Some(End::Unanswered) {
+            return Err(End::error());
+        }
+        plan.lose.pop_front().map_or(Ok(()), Err)
     }
 }
 

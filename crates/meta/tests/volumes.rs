@@ -6,10 +6,10 @@ use carafe_meta::decorate::Call;
 use carafe_meta::failing::Failing;
 use carafe_meta::format::TRASH;
 use carafe_meta::jobs::{purge_inodes, purge_trash, silently};
-use carafe_meta::store::{MetaStore, StoreError};
+use carafe_meta::store::MetaStore;
 use carafe_meta::volumes::{NewVolume, VolumeError};
 use carafe_meta::{Client, ClientOptions};
-use carafe_types::{EntryName, FileKind, FsError, InodeNo};
+use carafe_types::{FileKind, FsError, InodeNo};
 use common::tree::Tree;
 use common::*;
 use std::collections::BTreeMap;
@@ -168,13 +168,13 @@ async fn of_many_who_make_the_same_volume_all_get_the_same_one() {
 #[tokio::test]
 async fn a_crash_at_any_commit_is_healed_by_the_next_call() {
     for lose in [false, true] {
-        for at in 0..12 {
+        for at in 0..6 {
             let w = World::new().await;
             let failing = Arc::new(Failing::new(w.memory.clone()));
             let calls: [&str; 3] = ["create", "expand", "delete"];
             for call in calls {
                 let dying = Client::open(failing.clone(), ClientOptions::default()).await.unwrap();
-                fail_commit(&failing, at, lose);
+                failing.faults().end_after(Call::Commit, at, lose);
                 let _ = act(&dying, call).await;
                 failing.faults().heal();
                 dying.crash();
@@ -195,16 +195,6 @@ async fn a_crash_at_any_commit_is_healed_by_the_next_call() {
     }
 }
 
-/// The commit behind the next `at` ones fails, or happens without an answer. Errors that waiting does not mend.
-fn fail_commit(failing: &Failing, at: usize, lose: bool) {
-    let error = StoreError::Engine("the test ends here".to_owned());
-    if lose {
-        failing.faults().lose_after(Call::Commit, at, error);
-    } else {
-        failing.faults().fail_after(Call::Commit, at, error);
-    }
-}
-
 async fn act(c: &Client, call: &str) -> Result<(), VolumeError> {
     match call {
         "create" => c.create_volume(&volume("v", "a/b/v")).await.map(drop),
@@ -220,5 +210,4 @@ async fn a_read_only_client_changes_no_volume() {
     let c = Client::open(w.store.clone(), options).await.unwrap();
     assert_eq!(c.create_volume(&volume("v", "v")).await, Err(FsError::ReadOnly.into()));
     assert_eq!(c.delete_volume("v").await, Err(FsError::ReadOnly.into()));
-    assert!(EntryName::new(b"v").is_ok());
 }

@@ -2,13 +2,15 @@
 //!
 //! The controller keeps nothing in memory: whether a volume exists, where, how big and of whom is a record in the
 //! metadata store of its file system. [`VolumeStore`] is that registry, one object a file system; [`FileSystems`] opens
-//! them. Both are implemented over the metadata crates where those are wired in, and by [`MemoryStore`], the twin that
-//! unit tests and `csi-sanity` run on; [`conformance`] is what every implementation must pass.
+//! them. [`MetaVolumes`] and [`MetaFileSystems`] are the real ones, [`MemoryStore`] is the twin that unit tests and
+//! `csi-sanity` run on; [`conformance`] is what every implementation must pass.
 
 pub mod conformance;
 mod memory;
+mod meta;
 
 pub use memory::{MemoryFileSystems, MemoryStore};
+pub use meta::{Connect, MetaFileSystems, MetaVolumes};
 
 use crate::address::FsAddress;
 use crate::id::VolumeId;

@@ -13,11 +13,17 @@
 //! - [`gc`]: finds objects that no record knows; [`fsck`]: compares everything with everything;
 //! - [`run_janitor`]: does the first two regularly, in one mount of all.
 
+pub mod fsck;
+pub mod gc;
+mod janitor;
 mod objects;
+mod owners;
 mod purge;
 mod scan;
+mod sets;
 mod trash;
 
+pub use janitor::{JanitorOptions, janitor, run_janitor};
 pub use objects::{DeadSlice, ObjectDeleter, delete_objects};
 pub use purge::{PurgeReport, purge_inode, purge_inodes};
 pub(crate) use trash::trash_name;

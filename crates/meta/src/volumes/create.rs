@@ -72,8 +72,10 @@ impl Client {
         if let Some(by) = self.volume_at(&new.path).await? {
             return Err(VolumeError::PathTaken { path: new.path.clone(), by });
         }
-        let quota = self.patiently(|s| async move { self.store().allocate(&s, Allocation::Quota).await }).await?;
-        let quota = QuotaId(u32::try_from(quota).map_err(|_| FsError::Io("no quota numbers are left".to_owned()))?);
+        let quota =
+            self.patiently(|s| async move { self.store().allocate(&s, Allocation::Quota).await }).await?;
+        let quota =
+            QuotaId(u32::try_from(quota).map_err(|_| FsError::Io("no quota numbers are left".to_owned()))?);
         let ino = self.new_inode(InodeNo::ROOT, true).await?.ino;
         for _ in 0..TRIES {
             match self.run(|tx| create(tx, new, &path, quota, ino)).await? {

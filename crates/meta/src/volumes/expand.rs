@@ -28,14 +28,16 @@ fn expand(tx: &mut Tx<'_>, id: &str, capacity: u64) -> Op<Option<VolumeRecord>> 
         return Ok(Some(record));
     }
     let quota_key = Key::Quota(record.quota);
-    let bad = |what: String| FsError::Io(format!("quota {} of volume {id} {what}; run `carafe fsck`", record.quota.0));
+    let bad = |what: String| {
+        FsError::Io(format!("quota {} of volume {id} {what}; run `carafe fsck`", record.quota.0))
+    };
     let bytes = tx.record(&quota_key)?.ok_or_else(|| bad("is gone".to_owned()))?;
     let mut quota = QuotaRecord::decode(&bytes).map_err(|e| bad(format!("is damaged ({e})")))?;
     let more = counter(Some(capacity)) - counter(quota.limits.bytes);
     tx.same(&key)?;
     tx.same(&quota_key)?;
     quota.limits.bytes = Some(capacity);
-    tx.take_here(record.quota, -more);
+    tx.take_here(record.quota, -more, 0);
     tx.put(quota_key, quota.encode());
     record.capacity = capacity;
     tx.put(key, record.encode());

@@ -49,7 +49,8 @@ impl Client {
     ) -> Result<Vec<VolumeRecord>, VolumeError> {
         let request = ScanRequest::Volumes { after: after.map(str::to_owned), limit };
         let page = Scanner(self).page(&request).await?;
-        let volume = |found| if let Scanned::Volume(id, bytes) = found { Some(decode(&id, &bytes)) } else { None };
+        let volume =
+            |found| if let Scanned::Volume(id, bytes) = found { Some(decode(&id, &bytes)) } else { None };
         page.found.into_iter().filter_map(volume).collect()
     }
 
@@ -63,7 +64,8 @@ impl Client {
             Scanned::Quota(QuotaId::ROOT, state) => Some(state),
             _ => None,
         });
-        let state = root.ok_or_else(|| FsError::Io("the root quota is gone; run `carafe fsck`".to_owned()))?;
+        let state =
+            root.ok_or_else(|| FsError::Io("the root quota is gone; run `carafe fsck`".to_owned()))?;
         let record = QuotaRecord::decode(&state.record)
             .map_err(|e| FsError::Io(format!("the root quota is damaged ({e}); run `carafe fsck`")))?;
         let free = state.left_bytes.saturating_add(state.reserved);

@@ -19,7 +19,8 @@ impl Path {
     pub(super) fn parse(text: &str) -> Result<Self, VolumeError> {
         let bad = |reason: String| VolumeError::Invalid(format!("the path {text:?} {reason}"));
         let names = text.split('/').map(|part| EntryName::new(part.as_bytes()));
-        let mut names: Vec<EntryName> = names.collect::<Result<_, _>>().map_err(|e| bad(format!("is none: {e}")))?;
+        let mut names: Vec<EntryName> =
+            names.collect::<Result<_, _>>().map_err(|e| bad(format!("is none: {e}")))?;
         if names.len() > MAX_DEPTH {
             return Err(bad(format!("has {} names, at most {MAX_DEPTH} are possible", names.len())));
         }
@@ -71,7 +72,8 @@ fn enter(tx: &mut Tx<'_>, dir: InodeNo, compare: bool) -> Op<bool> {
 
 /// Whether one of the two paths is the other or lies in it.
 pub(super) fn overlap(a: &str, b: &str) -> bool {
-    let inside = |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let inside =
+        |a: &str, b: &str| a.strip_prefix(b).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
     inside(a, b) || inside(b, a)
 }
 

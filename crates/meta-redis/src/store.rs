@@ -235,12 +235,14 @@ impl MetaStore for RedisStore {
         let mut request = s.request(&RENEW, &local, [s.names.leases(), s.names.quotas()]);
         request.num(LEASE_US).num(GRACE_US);
         let limits = s.renewal_limits();
+        // Taken before it is asked: a commit that happens after the renewal may be answered to its task before this one.
+        let seen = s.seq.load(Ordering::Relaxed);
         let (sent, fullness) =
             futures::join!(s.link.send(&request, limits, |_| None), info::fullness(&s.link, limits));
         let (_, mut items) = reply::answer(sent.value?)?;
         let mut next = || reply::next(&mut items);
         let seq = reply::number(&next()?)?;
-        let seen = s.seq.fetch_max(seq, Ordering::Relaxed);
+        s.seq.fetch_max(seq, Ordering::Relaxed);
         let (secs, micros) = (next()?, next()?);
         let renewal = Renewal {
             time: reply::time(&secs, &micros)?,
@@ -255,7 +257,6 @@ impl MetaStore for RedisStore {
         };
         local.line.renewed(reply::number(&next()?)?);
         if seq < seen {
-            // Commits that were under way while this was asked have been answered before it: they cannot be missing.
             let lost = format!("its last change is number {seq}, this mount has seen number {seen}");
             return Err(StoreError::Lost(lost));
         }

@@ -35,6 +35,37 @@ async fn a_commit_whose_answer_was_lost_happens_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_other_call_survives_a_lost_answer_too() {
+    let redis = RedisServer::start_default().unwrap();
+    let proxy = LatencyProxy::start(redis.port(), Duration::ZERO).unwrap();
+    let store = RedisStore::new(&through(&proxy), &Options::default()).unwrap();
+    store.info().await.unwrap();
+    let lose = || proxy.lose_answers(1);
+    lose();
+    format(&store).await.expect("the file system that is there is the one we made");
+    assert!(matches!(format(&store).await, Err(StoreError::AlreadyFormatted { .. })));
+    lose();
+    let session = store.register(new_session(1)).await.unwrap();
+    assert!(!session.resumed && session.no.0 == 1, "asked twice, registered once: {session:?}");
+    lose();
+    assert!(store.register(new_session(1)).await.unwrap().resumed);
+    lose();
+    let first = store.allocate_inodes(&session).await.unwrap();
+    assert!(store.allocate_inodes(&session).await.unwrap() > first);
+    let watch = LoadRequest { watch: vec![WatchKey::Names(DIR)], ..LoadRequest::default() };
+    lose();
+    assert_eq!(store.load(&session, &watch).await.unwrap().watched, [Watched::Sole]);
+    lose();
+    store.watch(&session, &[(WatchKey::Names(DIR), WatchChange::Share)]).await.unwrap();
+    lose();
+    store.renew(&session).await.unwrap();
+    lose();
+    store.unregister(&session).await.unwrap();
+    lose();
+    store.destroy().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_refusal_whose_answer_was_lost_stays_a_refusal() {
     let redis = RedisServer::start_default().unwrap();
     let proxy = LatencyProxy::start(redis.port(), Duration::ZERO).unwrap();

@@ -23,28 +23,13 @@ pub struct Peer {
 impl Peer {
     /// Formats, and joins as session 1.
     pub async fn first(url: &str, options: &Options) -> Self {
-        let store = RedisStore::new(url, options).unwrap();
-        let superblock = Superblock {
-            version: FORMAT_VERSION,
-            name: "demo".into(),
-            uuid: uuid::Uuid::new_v4(),
-            bucket: "file:///nowhere".into(),
-            bucket_options: Default::default(),
-            block_size: 4 << 20,
-            inline_max: 4096,
-            inline_budget: 1 << 20,
-            created: Timestamp(1),
-        };
-        let records = vec![(Key::Inode(InodeNo::ROOT), Bytes::from_static(b"root"))];
-        let quota = QuotaState { record: Bytes::new(), left_bytes: LEFT, left_inodes: LEFT, reserved: 0 };
-        store.format(superblock.encode().into(), records, quota).await.unwrap();
+        format(&RedisStore::new(url, options).unwrap()).await.unwrap();
         Self::join(url, 1, options).await
     }
 
     pub async fn join(url: &str, uuid: u8, options: &Options) -> Self {
         let store = Arc::new(RedisStore::new(url, options).unwrap());
-        let new = NewSession { uuid: SessionUuid([uuid; 16]), record: Bytes::from_static(b"{}") };
-        let session = store.register(new).await.unwrap();
+        let session = store.register(new_session(uuid)).await.unwrap();
         let messages = store.messages(&session).await.unwrap();
         Peer { store, session, messages: Some(messages) }
     }
@@ -88,6 +73,28 @@ impl Peer {
         let heard = tokio::time::timeout(Duration::from_millis(50), messages.recv()).await;
         assert!(heard.is_err(), "{heard:?}");
     }
+}
+
+/// Makes a file system.
+pub async fn format(store: &RedisStore) -> Result<(), StoreError> {
+    let superblock = Superblock {
+        version: FORMAT_VERSION,
+        name: "demo".into(),
+        uuid: uuid::Uuid::new_v4(),
+        bucket: "file:///nowhere".into(),
+        bucket_options: Default::default(),
+        block_size: 4 << 20,
+        inline_max: 4096,
+        inline_budget: 1 << 20,
+        created: Timestamp(1),
+    };
+    let records = vec![(Key::Inode(InodeNo::ROOT), Bytes::from_static(b"root"))];
+    let quota = QuotaState { record: Bytes::new(), left_bytes: LEFT, left_inodes: LEFT, reserved: 0 };
+    store.format(superblock.encode().into(), records, quota).await
+}
+
+pub fn new_session(uuid: u8) -> NewSession {
+    NewSession { uuid: SessionUuid([uuid; 16]), record: Bytes::from_static(b"{}") }
 }
 
 pub fn put(ino: u64, value: &str) -> Write {

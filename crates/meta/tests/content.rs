@@ -1,5 +1,7 @@
 //! Random changes of files against a table of cells; afterwards every slice is owned as often as it is named.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod common;
 
 use carafe_meta::{Client, Falloc, FileWrite, SetAttr, WriteData};
@@ -258,4 +260,21 @@ async fn a_write_on_other_content_than_it_read_is_refused() {
     sizes.sort_unstable();
     assert_eq!(sizes, [20, 30], "appends of two mounts do not overwrite each other");
     assert!(make(&a, ROOT, "d", FileKind::Directory).await.is_ok());
+}
+
+#[tokio::test]
+async fn a_commit_that_is_made_twice_releases_nothing() {
+    let w = World::new().await;
+    let c = w.client().await;
+    let f = file(&c, ROOT, "f").await;
+    let one = [write(&c, f, 0, 1 << 30)];
+    c.commit_writes(&one).await.unwrap();
+    c.commit_writes(&one).await.unwrap();
+    Tree::check(&*w.memory).await;
+    let other = [write(&c, f, 2 << 30, 1 << 30)];
+    c.commit_writes(&other).await.unwrap();
+    c.commit_writes(&other).await.unwrap();
+    c.commit_writes(&one).await.unwrap();
+    Tree::check(&*w.memory).await;
+    assert!(dead_slices(&*w.memory).await.is_empty());
 }

@@ -4,6 +4,8 @@
 //! its own changes touch, and what the hook tells it to drop. The sessions take turns, so every answer has exactly one
 //! right value.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod common;
 
 use async_trait::async_trait;
@@ -71,11 +73,11 @@ impl Mount {
 
     async fn lookup(&self, dir: InodeNo, n: &str) -> Option<InodeNo> {
         let key = (dir, n.to_owned());
-        if let Some((ino, until)) = self.kernel.memory.lock().names.get(&key) {
-            if Instant::now() < *until {
-                self.kernel.hits.fetch_add(1, Ordering::Relaxed);
-                return *ino;
-            }
+        if let Some((ino, until)) = self.kernel.memory.lock().names.get(&key)
+            && Instant::now() < *until
+        {
+            self.kernel.hits.fetch_add(1, Ordering::Relaxed);
+            return *ino;
         }
         let (ino, ttl) = match self.client.lookup(dir, &name(n)).await.unwrap() {
             Lookup::Found(f) => {
@@ -90,11 +92,11 @@ impl Mount {
     }
 
     async fn stat(&self, ino: InodeNo) -> Attr {
-        if let Some((attr, until)) = self.kernel.memory.lock().attrs.get(&ino) {
-            if Instant::now() < *until {
-                self.kernel.hits.fetch_add(1, Ordering::Relaxed);
-                return attr.clone();
-            }
+        if let Some((attr, until)) = self.kernel.memory.lock().attrs.get(&ino)
+            && Instant::now() < *until
+        {
+            self.kernel.hits.fetch_add(1, Ordering::Relaxed);
+            return attr.clone();
         }
         let f = self.client.getattr(ino).await.unwrap();
         self.kernel.memory.lock().attrs.insert(ino, (f.attr.clone(), Instant::now() + f.ttl));
@@ -148,7 +150,8 @@ async fn run(mounts: usize, seed: u64, steps: u64) -> u64 {
                 truth.remove(&(d, n));
             }
             (1, Some(ino)) => {
-                let (d2, n2) = (dirs[rng.random_range(0..dirs.len())], NAMES[rng.random_range(0..NAMES.len())]);
+                let (d2, n2) =
+                    (dirs[rng.random_range(0..dirs.len())], NAMES[rng.random_range(0..NAMES.len())]);
                 mv(&m.client, (d, n), (d2, n2)).await.unwrap();
                 let over = truth.get(&(d2, n2)).copied().unwrap_or(ino);
                 m.own_change(&[d, d2], &[ino, over], &[(d, n), (d2, n2)]);
@@ -210,7 +213,11 @@ async fn a_size_that_was_seen_never_shrinks_for_anybody() {
         for m in [&a, &b] {
             let before = seen.load(Ordering::SeqCst);
             // The writer's own kernel would drop its attributes at each write.
-            let size = if std::ptr::eq(m, &a) { m.client.getattr(f).await.unwrap().attr.size } else { m.stat(f).await.size };
+            let size = if std::ptr::eq(m, &a) {
+                m.client.getattr(f).await.unwrap().attr.size
+            } else {
+                m.stat(f).await.size
+            };
             assert!(size >= before, "{size} after {before} was seen");
             seen.fetch_max(size, Ordering::SeqCst);
         }

@@ -1,5 +1,7 @@
 //! Locks across sessions.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod common;
 
 use carafe_meta::store::MetaStore;

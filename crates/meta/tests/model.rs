@@ -1,5 +1,7 @@
 //! Random operations against a reference model of POSIX, by one session and by several taking turns: 0 differences.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod common;
 
 use carafe_meta::decorate::Call;
@@ -166,10 +168,8 @@ impl Model {
         if self.is_dir(i) && a.0 != b.0 && self.lies_below(b.0, i) {
             return Err(circle);
         }
-        if let Some(t) = t {
-            if self.is_dir(t) && !self.nodes[&t].names.is_empty() {
-                return Err(FsError::NotEmpty);
-            }
+        if t.is_some_and(|t| self.is_dir(t) && !self.nodes[&t].names.is_empty()) {
+            return Err(FsError::NotEmpty);
         }
         self.unname(a.0, a.1);
         if let Some(t) = t {
@@ -214,10 +214,10 @@ impl Run {
 
     async fn step(&mut self) {
         self.steps += 1;
-        if let Some(failing) = self.faults.clone() {
-            if self.rng.random_range(0..8) == 0 {
-                failing.faults().lose_answers(Call::Commit, 1);
-            }
+        if let Some(failing) = self.faults.clone()
+            && self.rng.random_range(0..8) == 0
+        {
+            failing.faults().lose_answers(Call::Commit, 1);
         }
         let c = self.sessions[self.rng.random_range(0..self.sessions.len())].clone();
         let (d, n) = (self.any_dir(), self.any_name());

@@ -1,5 +1,7 @@
 //! What an operation costs: one commit and no load once its records are known.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod common;
 
 use carafe_meta::decorate::Call;
@@ -81,4 +83,30 @@ async fn a_cold_session_needs_one_load_a_directory() {
     assert_eq!(names(&b, dir).await.len(), 40);
     assert!(find(&b, dir, "absent").await.is_none());
     assert_eq!(w.store.counts().of(Call::Load), 1, "the directory and its bucket came at once");
+}
+
+#[tokio::test]
+async fn going_through_a_large_directory_in_order_needs_few_loads() {
+    let w = World::new().await;
+    let a = w.client().await;
+    let dir = mkdir(&a, ROOT, "dir").await;
+    let all: Vec<String> = (0..3000).map(|n| format!("f{n:05}")).collect();
+    for f in &all {
+        file(&a, dir, f).await;
+    }
+    a.close().await;
+    let b = w.client().await;
+    let dir = find(&b, ROOT, "dir").await.unwrap().ino;
+    w.store.counts().reset();
+    for f in &all {
+        assert!(find(&b, dir, f).await.is_some(), "{f}");
+    }
+    // 47 buckets of inodes, the first names with the directory, then pages that grow to 256 names.
+    let loads = w.store.counts().of(Call::Load);
+    assert!(loads < 70, "{loads} loads");
+    // What came along unasked follows own changes.
+    b.unlink(&ME, dir, &name("f02999")).await.unwrap();
+    mv(&b, (dir, "f02998"), (dir, "g")).await.unwrap();
+    assert!(find(&b, dir, "f02999").await.is_none() && find(&b, dir, "f02998").await.is_none());
+    assert!(find(&b, dir, "f02997").await.is_some() && find(&b, dir, "g").await.is_some());
 }

@@ -1,5 +1,7 @@
 //! The rules of POSIX, one by one: which error, which owner, which mode, which time.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod common;
 
 use bytes::Bytes;

@@ -1,5 +1,7 @@
 //! Several sessions on one store: sharing, flushing, open files, being taken for dead, lost answers.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod common;
 
 use async_trait::async_trait;

@@ -1,5 +1,7 @@
 //! Quotas, to the byte.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod common;
 
 use carafe_meta::{Client, FileWrite, SetAttr};

@@ -28,10 +28,10 @@ impl Cache {
             self.learn_bucket(*bucket, found, loaded.seq);
         }
         for ((dir, name), value) in request.names.iter().zip(&loaded.names) {
-            if self.own.last(&Touched::Name(*dir, name.clone())) <= loaded.seq {
-                if let Some(e) = self.writable(&WatchKey::Names(*dir), loaded.seq) {
-                    e.learn_name(name, *value, loaded.seq);
-                }
+            if self.own.last(&Touched::Name(*dir, name.clone())) <= loaded.seq
+                && let Some(e) = self.writable(&WatchKey::Names(*dir), loaded.seq)
+            {
+                e.learn_name(name, *value, loaded.seq);
             }
         }
         for (list, found) in request.lists.iter().zip(&loaded.lists) {
@@ -73,10 +73,10 @@ impl Cache {
 
     fn learn_record(&mut self, key: &Key, value: Option<Bytes>, seq: u64) {
         let Some(watch) = key.watch_key() else { return };
-        if self.own.last(&Touched::Record(key.clone())) <= seq {
-            if let Some(e) = self.writable(&watch, seq) {
-                e.learn_record(key, value, seq);
-            }
+        if self.own.last(&Touched::Record(key.clone())) <= seq
+            && let Some(e) = self.writable(&watch, seq)
+        {
+            e.learn_record(key, value, seq);
         }
     }
 
@@ -96,15 +96,15 @@ impl Cache {
             found.iter().map(|f| self.own.last(&Touched::Name(list.dir, f.name.clone())) > seq).collect();
         let Some(e) = self.writable(&key, seq) else { return };
         let whole = list.after.is_none() && found.len() < list.limit;
-        if !whole && list.limit > SMALL_DIRECTORY {
-            e.too_big = true;
-        }
         if !whole {
-            return;
+            e.too_big |= list.limit > SMALL_DIRECTORY;
+            e.bound_names(found.len());
         }
         for (f, _) in found.iter().zip(touched).filter(|(_, touched)| !touched) {
             e.learn_name(&f.name, Some((f.kind, f.ino)), seq);
         }
-        e.complete = Complete::Everything;
+        if whole {
+            e.complete = Complete::Everything;
+        }
     }
 }

@@ -36,6 +36,28 @@ pub(crate) enum Body {
     Names(BTreeMap<EntryName, Known<Target>>),
 }
 
+/// The most names that are kept of a directory that is not known as a whole, when more come along unasked.
+const NAMES_KEPT: usize = 8192;
+
+/// The most names that come along with one.
+const AHEAD_MAX: usize = 256;
+
+/// Tells who goes through a directory in order of names from who jumps, as readahead does for a file.
+#[derive(Debug, Default)]
+struct NamesAhead {
+    last: Option<EntryName>,
+    window: usize,
+}
+
+impl NamesAhead {
+    fn next(&mut self, name: &EntryName) -> usize {
+        let forward = self.last.as_ref().is_some_and(|last| last < name);
+        self.window = if forward { (self.window * 4).clamp(16, AHEAD_MAX) } else { 0 };
+        self.last = Some(name.clone());
+        self.window
+    }
+}
+
 #[derive(Debug)]
 enum Tomb {
     Record(Key),
@@ -52,6 +74,8 @@ pub(crate) struct Entry {
     pub(crate) complete: Complete,
     /// A directory with more names than are worth loading at once.
     pub(crate) too_big: bool,
+    /// Of such a directory, how many names come along with one that is asked for.
+    ahead: NamesAhead,
     /// A merge on a record that was not known happened at this place: a listing older than it is not complete.
     pub(crate) skipped: u64,
     /// The tick of the last use.
@@ -66,7 +90,17 @@ impl Entry {
             WatchKey::Bucket(_) => Body::Bucket(HashMap::new()),
             WatchKey::Names(_) => Body::Names(BTreeMap::new()),
         };
-        Entry { sole, base, complete, too_big: false, skipped: 0, used: 0, body, tombs: Vec::new() }
+        Entry {
+            sole,
+            base,
+            complete,
+            too_big: false,
+            ahead: NamesAhead::default(),
+            skipped: 0,
+            used: 0,
+            body,
+            tombs: Vec::new(),
+        }
     }
 
     /// The same, last used at `tick`.
@@ -115,6 +149,22 @@ impl Entry {
         match &self.body {
             Body::Names(map) if self.complete > Complete::Nothing => Some(map),
             _ => None,
+        }
+    }
+
+    /// A name of a directory that is too big was asked for and is not known: how many names to load behind it.
+    pub(crate) fn names_ahead(&mut self, name: &EntryName) -> usize {
+        self.ahead.next(name)
+    }
+
+    /// Makes room for `more` names that come along unasked. What is forgotten is loaded again when it is asked for; what
+    /// is known to be absent stays.
+    pub(crate) fn bound_names(&mut self, more: usize) {
+        if let Body::Names(map) = &mut self.body
+            && self.complete == Complete::Nothing
+            && map.len() + more > NAMES_KEPT
+        {
+            map.retain(|_, known| known.value.is_none());
         }
     }
 
@@ -191,16 +241,8 @@ impl Entry {
     pub(crate) fn forget_tombs(&mut self) {
         for tomb in std::mem::take(&mut self.tombs) {
             match (&mut self.body, tomb) {
-                (Body::Bucket(map), Tomb::Record(key)) => {
-                    if map.get(&key).is_some_and(|k| k.value.is_none()) {
-                        map.remove(&key);
-                    }
-                }
-                (Body::Names(map), Tomb::Name(name)) => {
-                    if map.get(&name).is_some_and(|k| k.value.is_none()) {
-                        map.remove(&name);
-                    }
-                }
+                (Body::Bucket(map), Tomb::Record(key)) if is_grave(map.get(&key)) => drop(map.remove(&key)),
+                (Body::Names(map), Tomb::Name(name)) if is_grave(map.get(&name)) => drop(map.remove(&name)),
                 _ => {}
             }
         }
@@ -209,6 +251,10 @@ impl Entry {
     pub(crate) fn has_tombs(&self) -> bool {
         !self.tombs.is_empty()
     }
+}
+
+fn is_grave<T>(known: Option<&Known<T>>) -> bool {
+    known.is_some_and(|k| k.value.is_none())
 }
 
 /// Whether a record comes with its whole bucket.

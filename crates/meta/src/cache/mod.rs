@@ -150,6 +150,12 @@ impl Cache {
         self.entries.get(key)
     }
 
+    /// How many names to load behind one that is not known, of a directory too big to be loaded whole.
+    pub(crate) fn names_ahead(&mut self, dir: InodeNo, name: &EntryName) -> usize {
+        let entry = self.entries.get_mut(&WatchKey::Names(dir)).filter(|e| e.sole && e.too_big);
+        entry.map_or(0, |e| e.names_ahead(name))
+    }
+
     /// Marks keys as used just now, for eviction.
     pub(crate) fn touch(&mut self, keys: &[WatchKey]) {
         let tick = self.tick;
@@ -196,10 +202,8 @@ impl Cache {
 
     /// Whether a reply at `seq` is too old to answer `want` with.
     fn outdated(&self, want: &Want, sent: &Sent, seq: u64) -> bool {
-        if let Some(key) = want.watch_key() {
-            if !self.quiet_since(&key, sent) {
-                return true;
-            }
+        if want.watch_key().is_some_and(|key| !self.quiet_since(&key, sent)) {
+            return true;
         }
         let touched = match want {
             Want::Record(key) => Touched::Record(key.clone()),

@@ -78,7 +78,7 @@ impl Client {
     fn request(&self, view: &View) -> (LoadRequest, UnderWay<'_>) {
         let trust = self.session.may_trust();
         let mut cache = self.cache.lock();
-        let request = build(&cache, &view.wants, trust && !view.alone);
+        let request = build(&mut cache, &view.wants, trust && !view.alone);
         let sent = cache.send(request.watch.clone());
         (request, UnderWay { client: self, sent })
     }
@@ -152,7 +152,7 @@ impl Client {
 }
 
 /// The request that answers all `wants`; those that the cache answers are left out if it is trusted.
-fn build(cache: &Cache, wants: &HashSet<Want>, trust: bool) -> LoadRequest {
+fn build(cache: &mut Cache, wants: &HashSet<Want>, trust: bool) -> LoadRequest {
     let mut request = LoadRequest::default();
     let mut watch = BTreeSet::new();
     let mut buckets = BTreeSet::new();
@@ -175,6 +175,12 @@ fn build(cache: &Cache, wants: &HashSet<Want>, trust: bool) -> LoadRequest {
                 request.names.push((*dir, name.clone()));
                 if trust && entry.is_none_or(|e| e.sole && !e.too_big) {
                     add_list(&mut request, *dir, None, SMALL_DIRECTORY + 1);
+                } else if trust {
+                    // Who looks at names in order (ls -l, find, a backup) needs one request for many of them.
+                    let ahead = cache.names_ahead(*dir, name);
+                    if ahead > 0 {
+                        add_list(&mut request, *dir, Some(name.clone()), ahead);
+                    }
                 }
             }
             Want::List(dir, after, limit) => {

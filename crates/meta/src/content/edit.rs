@@ -10,6 +10,7 @@ use crate::tx::{Op, Stop, Tx};
 use carafe_types::record::{Content, Extent, Inode, SEGMENT_BYTES, Segment};
 use carafe_types::{FsError, InodeNo};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// See the module.
 pub(crate) struct Edit {
@@ -20,7 +21,7 @@ pub(crate) struct Edit {
     stored: BTreeMap<u64, Vec<Extent>>,
     index: Index,
     old: Content,
-    pub(crate) ledger: Ledger,
+    ledger: Ledger,
 }
 
 fn damaged(ino: InodeNo, what: impl std::fmt::Display) -> Stop {
@@ -33,7 +34,7 @@ impl Edit {
         tx: &mut Tx<'_>,
         ino: InodeNo,
         inode: &Inode,
-        ranges: &[std::ops::Range<u64>],
+        ranges: impl IntoIterator<Item = Range<u64>>,
     ) -> Op<Self> {
         let mut edit = Edit {
             ino,
@@ -46,29 +47,31 @@ impl Edit {
         match &inode.content {
             Content::Empty | Content::Inline(_) => {}
             Content::One(e) => {
-                edit.ledger.before(std::slice::from_ref(e));
                 for (segment, part) in extents::by_segment(*e) {
                     edit.index.insert(segment);
                     edit.segments.insert(segment, vec![part]);
                 }
             }
-            Content::Many { g } => edit.open_many(tx, *g, ranges)?,
+            Content::Many { g } => {
+                let ranges: Vec<_> = ranges.into_iter().filter(|r| r.start < r.end).collect();
+                edit.open_many(tx, *g, &ranges)?;
+            }
         }
         Ok(edit)
     }
 
-    fn open_many(&mut self, tx: &mut Tx<'_>, g: u32, ranges: &[std::ops::Range<u64>]) -> Op<()> {
+    fn open_many(&mut self, tx: &mut Tx<'_>, g: u32, ranges: &[Range<u64>]) -> Op<()> {
         let index_key = Index::key(self.ino, g);
         tx.want_record(index_key.clone());
         // Ranges of writes are short: their segments can be asked for before the index is known.
-        for range in ranges.iter().filter(|r| r.end - r.start <= 4 * SEGMENT_BYTES && r.start < r.end) {
+        for range in ranges.iter().filter(|r| r.end - r.start <= 4 * SEGMENT_BYTES) {
             for segment in range.start / SEGMENT_BYTES..=(range.end - 1) / SEGMENT_BYTES {
                 tx.want_record(Key::Extents { ino: self.ino, g, segment });
             }
         }
         self.index = read_index(tx, self.ino, g)?;
         let mut wanted: Vec<u64> = Vec::new();
-        for range in ranges.iter().filter(|r| r.start < r.end) {
+        for range in ranges {
             wanted.extend(self.index.within(range.start / SEGMENT_BYTES, (range.end - 1) / SEGMENT_BYTES));
         }
         wanted.sort_unstable();
@@ -76,7 +79,6 @@ impl Edit {
         wanted.iter().for_each(|s| tx.want_record(Key::Extents { ino: self.ino, g, segment: *s }));
         for segment in wanted {
             let list = read_segment(tx, self.ino, g, segment)?;
-            self.ledger.before(&list);
             self.stored.insert(segment, list.clone());
             self.segments.insert(segment, list);
         }
@@ -89,6 +91,17 @@ impl Edit {
             self.index.insert(segment);
             extents::overlay(self.segments.entry(segment).or_default(), part);
         }
+    }
+
+    /// As [`Edit::overlay`], for an extent of a slice that was just written. One that is there already was committed
+    /// before, by a caller who did not hear so: it has its owners.
+    pub(crate) fn overlay_new(&mut self, e: Extent) {
+        let one = if let Content::One(one) = &self.old { Some(one) } else { None };
+        let known = self.stored.values().flatten().chain(one).any(|old| old.slice == e.slice);
+        if !known {
+            self.ledger.fresh(&e);
+        }
+        self.overlay(e);
     }
 
     /// Makes a hole.
@@ -123,23 +136,22 @@ impl Edit {
     /// file that begins to have segments, so that records of an earlier time are never taken for new ones.
     pub(crate) fn close(mut self, tx: &mut Tx<'_>, dataver: u64) -> Op<Content> {
         let content = self.content(dataver);
-        if let Content::Many { g } = &self.old {
-            let keep = matches!(&content, Content::Many { g: new } if new == g);
-            let g = *g;
-            for segment in self.stored.keys().copied().collect::<Vec<_>>() {
-                let now = self.segments.get(&segment).filter(|l| keep && !l.is_empty());
-                if now.is_none() {
-                    tx.delete(Key::Extents { ino: self.ino, g, segment });
-                }
-            }
-            if !keep {
-                tx.delete(Index::key(self.ino, g));
-            }
+        if let Content::One(e) = &self.old {
+            self.ledger.before(std::slice::from_ref(e));
         }
-        match &content {
-            Content::One(e) => self.ledger.after(std::slice::from_ref(e)),
-            Content::Many { g } => self.put_segments(tx, *g)?,
-            Content::Empty | Content::Inline(_) => {}
+        if let Content::One(e) = &content {
+            self.ledger.after(std::slice::from_ref(e));
+        }
+        let (old, new) = (generation(&self.old), generation(&content));
+        if let Some(g) = old.filter(|_| old != new) {
+            for (segment, list) in std::mem::take(&mut self.stored) {
+                self.ledger.before(&list);
+                tx.delete(Key::Extents { ino: self.ino, g, segment });
+            }
+            tx.delete(Index::key(self.ino, g));
+        }
+        if let Some(g) = new {
+            self.put_segments(tx, g)?;
         }
         for write in self.ledger.writes(tx.world.delete_after_ms) {
             tx.push(write);
@@ -147,20 +159,24 @@ impl Edit {
         Ok(content)
     }
 
+    /// Writes the segments that differ from what is stored of this generation.
     fn put_segments(&mut self, tx: &mut Tx<'_>, g: u32) -> Op<()> {
-        for (segment, list) in &self.segments {
-            if list.is_empty() {
+        for (segment, list) in std::mem::take(&mut self.segments) {
+            let old = self.stored.get(&segment).map_or(&[][..], Vec::as_slice);
+            if old == list {
                 continue;
             }
-            self.ledger.after(list);
-            if self.stored.get(segment) != Some(list) {
-                let record = Segment { extents: list.clone() }.encode(*segment);
-                tx.put(Key::Extents { ino: self.ino, g, segment: *segment }, record);
+            self.ledger.replace(old, &list);
+            let key = Key::Extents { ino: self.ino, g, segment };
+            if list.is_empty() {
+                tx.delete(key);
+            } else {
+                tx.put(key, Segment { extents: list }.encode(segment));
             }
         }
         let index = self.index.encode();
         let key = Index::key(self.ino, g);
-        let old = if self.old == (Content::Many { g }) { tx.record(&key)? } else { None };
+        let old = if generation(&self.old) == Some(g) { tx.record(&key)? } else { None };
         if old.as_deref() != Some(&index[..]) {
             tx.put(key, index);
         }
@@ -189,6 +205,10 @@ impl Edit {
             _ => Content::Many { g: dataver as u32 },
         }
     }
+}
+
+fn generation(content: &Content) -> Option<u32> {
+    if let Content::Many { g } = content { Some(*g) } else { None }
 }
 
 /// The index of a file with segments.

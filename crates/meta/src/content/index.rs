@@ -35,7 +35,8 @@ impl Index {
             let (first, n): (u64, u64) = (first.parse().ok()?, n.parse().ok()?);
             let end = first.checked_add(n).filter(|_| n > 0)?;
             let above = runs.last().is_none_or(|(f, n)| f + n < first);
-            if !above || end > INDEX_SEGMENT {
+            // An end of 2^64 would be the index itself.
+            if !above || end == INDEX_SEGMENT {
                 return None;
             }
             runs.push((first, n));

@@ -27,12 +27,39 @@ pub(crate) struct Ledger {
 impl Ledger {
     /// A record that held these extents will be replaced.
     pub(crate) fn before(&mut self, extents: &[Extent]) {
-        self.count(extents, -1);
+        self.replace(extents, &[]);
     }
 
     /// A record will hold these extents.
     pub(crate) fn after(&mut self, extents: &[Extent]) {
-        self.count(extents, 1);
+        self.replace(&[], extents);
+    }
+
+    /// A record's extents change from `old` to `new`. Only what differs is looked at closely: a segment may hold thousands
+    /// of extents of which one write changes three.
+    pub(crate) fn replace(&mut self, old: &[Extent], new: &[Extent]) {
+        let head = old.iter().zip(new).take_while(|(a, b)| a == b).count();
+        let (old_rest, new_rest) = (&old[head..], &new[head..]);
+        let tail = old_rest.iter().rev().zip(new_rest.iter().rev()).take_while(|(a, b)| a == b).count();
+        let (old_mid, new_mid) = (&old_rest[..old_rest.len() - tail], &new_rest[..new_rest.len() - tail]);
+        let kept =
+            |slice: SliceId| old[..head].iter().chain(&old[old.len() - tail..]).any(|e| e.slice == slice);
+        let mut slices: BTreeMap<SliceId, (bool, bool)> = BTreeMap::new();
+        for (list, sign) in [(old_mid, -1), (new_mid, 1)] {
+            for e in list {
+                self.entry(e).bytes += sign * e.len as i64;
+                let seen = slices.entry(e.slice).or_default();
+                *seen = (seen.0 || sign < 0, seen.1 || sign > 0);
+            }
+        }
+        for (slice, (was, is)) in slices {
+            if was != is
+                && !kept(slice)
+                && let Some(entry) = self.uses.get_mut(&slice)
+            {
+                entry.owners += if is { 1 } else { -1 };
+            }
+        }
     }
 
     /// The slice was just written: it has its first owner, unless it turns out to have none.
@@ -47,16 +74,6 @@ impl Ledger {
     fn entry(&mut self, e: &Extent) -> &mut Use {
         let pack = e.kind == ExtentKind::Pack;
         self.uses.entry(e.slice).or_insert(Use { len: e.slice_len, pack, ..Use::default() })
-    }
-
-    fn count(&mut self, extents: &[Extent], sign: i64) {
-        let mut seen = BTreeSet::new();
-        for e in extents {
-            let first = seen.insert(e.slice);
-            let entry = self.entry(e);
-            entry.bytes += sign * e.len as i64;
-            entry.owners += if first { sign } else { 0 };
-        }
     }
 
     /// What the store must count. Additions come before what they keep alive is released.

@@ -36,14 +36,14 @@ pub(crate) fn copy_range(tx: &mut Tx<'_>, from: Place, to: Place, len: u64) -> O
     if inline(&source.content) || inline(&target.content) {
         return Err(FsError::NotSupported.into());
     }
-    let reading = Edit::open(tx, from.ino, &source, &[from.offset..from.offset + len])?;
+    let reading = Edit::open(tx, from.ino, &source, std::iter::once(from.offset..from.offset + len))?;
     let mut shared = reading.window(from.offset, from.offset + len);
     if let Some(rest) = shared.get(EXTENTS_A_CALL) {
         len = rest.offset - from.offset;
         shared.truncate(EXTENTS_A_CALL);
     }
     let old = (target.size, inline_charge(tx, &target));
-    let mut edit = Edit::open(tx, to.ino, &target, &[to.offset..to.offset + len])?;
+    let mut edit = Edit::open(tx, to.ino, &target, std::iter::once(to.offset..to.offset + len))?;
     edit.remove(to.offset, to.offset + len);
     for e in shared {
         edit.overlay(Extent { offset: e.offset - from.offset + to.offset, ..e });

@@ -85,7 +85,7 @@ fn make_hole(tx: &mut Tx<'_>, ino: InodeNo, inode: &mut Inode, hole: &Range<u64>
         tx.put(Key::Content(ino), bytes);
         return Ok(());
     }
-    let mut edit = Edit::open(tx, ino, inode, std::slice::from_ref(hole))?;
+    let mut edit = Edit::open(tx, ino, inode, std::iter::once(hole.clone()))?;
     edit.remove(hole.start, hole.end);
     inode.content = edit.close(tx, inode.dataver)?;
     Ok(())

@@ -91,10 +91,11 @@ pub(crate) fn hold(tx: &mut Tx<'_>, ino: InodeNo) -> Op<bool> {
 /// It does so no longer. If nobody else can have it open, what remains is looked at at once.
 pub(crate) fn let_go(tx: &mut Tx<'_>, ino: InodeNo) -> Op<()> {
     tx.push(Write::DropOpen(ino));
-    if let Some(Node::File(inode)) = tx.node(ino)? {
-        if inode.nlink == 0 && tx.is_sole(&WatchKey::Bucket(ino.bucket())) {
-            tx.push(Write::QueueDead(ino, 0));
-        }
+    if let Some(Node::File(inode)) = tx.node(ino)?
+        && inode.nlink == 0
+        && tx.is_sole(&WatchKey::Bucket(ino.bucket()))
+    {
+        tx.push(Write::QueueDead(ino, 0));
     }
     Ok(())
 }

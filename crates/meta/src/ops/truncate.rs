@@ -30,7 +30,7 @@ pub(crate) fn reach(tx: &mut Tx<'_>, ino: InodeNo, inode: &Inode, size: u64) -> 
         Some(lowest) if last_first.len() == SEGMENTS_A_CUT => size.max(lowest * SEGMENT_BYTES),
         _ => size,
     };
-    let edit = Edit::open(tx, ino, inode, &[reach..inode.size])?;
+    let edit = Edit::open(tx, ino, inode, std::iter::once(reach..inode.size))?;
     let mut slices = std::collections::BTreeSet::new();
     for e in edit.window(reach, inode.size).iter().rev() {
         slices.insert(e.slice);
@@ -57,7 +57,7 @@ pub(crate) fn cut(tx: &mut Tx<'_>, ino: InodeNo, inode: &mut Inode, size: u64) -
         }
         return Ok(());
     }
-    let mut edit = Edit::open(tx, ino, inode, &[size..inode.size])?;
+    let mut edit = Edit::open(tx, ino, inode, std::iter::once(size..inode.size))?;
     edit.remove(size, u64::MAX);
     inode.content = edit.close(tx, inode.dataver)?;
     Ok(())

@@ -126,13 +126,12 @@ fn write_extents(
     if size < inode.size {
         ranges.push(size..inode.size);
     }
-    let mut edit = Edit::open(tx, ino, inode, &ranges)?;
+    let mut edit = Edit::open(tx, ino, inode, ranges)?;
     if size < inode.size {
         edit.remove(size, u64::MAX);
     }
     for e in &moved {
-        edit.ledger.fresh(e);
-        edit.overlay(*e);
+        edit.overlay_new(*e);
     }
     inode.content = edit.close(tx, inode.dataver)?;
     Ok(())
@@ -143,7 +142,7 @@ fn write_inline(tx: &mut Tx<'_>, ino: InodeNo, inode: &mut Inode, bytes: &Bytes)
         return Err(FsError::Invalid("too long to be inline").into());
     }
     if !matches!(inode.content, Content::Inline(_) | Content::Empty) {
-        let mut edit = Edit::open(tx, ino, inode, &[0..inode.size])?;
+        let mut edit = Edit::open(tx, ino, inode, std::iter::once(0..inode.size))?;
         edit.remove(0, u64::MAX);
         edit.close(tx, inode.dataver)?;
     }

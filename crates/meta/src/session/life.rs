@@ -93,10 +93,10 @@ impl Client {
         self.quotas.write().forget_own_reserves();
         self.session.flush.clear();
         self.lock_state.clear();
-        if let Some(hooks) = self.hooks() {
-            if self.within(FENCED_HOOK, hooks.fenced()).await.is_none() {
-                tracing::error!("dropping unflushed data takes long; going on");
-            }
+        if let Some(hooks) = self.hooks()
+            && self.within(FENCED_HOOK, hooks.fenced()).await.is_none()
+        {
+            tracing::error!("dropping unflushed data takes long; going on");
         }
         self.begin_next_life().await.map_err(to_fs)
     }

@@ -1,7 +1,8 @@
 //! What the client's tests share: a formatted store in memory, sessions on it, short names for long calls.
 
-#![allow(dead_code, unreachable_pub, reason = "each test file uses a part of it")]
+#![allow(clippy::unwrap_used, dead_code, unreachable_pub, reason = "each test file uses a part of it")]
 
+pub mod furnish;
 pub mod tree;
 
 use carafe_meta::counting::Counting;

@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
 use carafe_testkit::{
-    FileSystem, LatencyProxy, Mount, MountOptions, RedisServer, S3Keys, S3Server, ServerProcess, detach,
-    free_port, is_mounted, tools,
+    FileSystem, LatencyProxy, Mount, MountOptions, RedisOptions, RedisServer, S3Keys, S3Server,
+    ServerProcess, detach, free_port, is_mounted, tools,
 };
 use tempfile::TempDir;
 
@@ -25,7 +25,11 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn start(delay: Duration) -> Result<Self> {
         let home = tempfile::Builder::new().prefix("carafe-bench-").tempdir()?;
-        Ok(Self { redis: RedisServer::start_default()?, s3: S3Server::start()?, delay, home })
+        // What the manuals of all systems here ask for: an append-only file, synced every second (the server's default).
+        // `always` would slow whoever sends more commands.
+        let extra = ["--appendonly", "yes"].map(str::to_owned).to_vec();
+        let redis = RedisServer::start(RedisOptions { extra, ..RedisOptions::default() })?;
+        Ok(Self { redis, s3: S3Server::start()?, delay, home })
     }
 
     fn proxy(&self) -> Result<LatencyProxy> {
@@ -102,12 +106,9 @@ impl Carafe {
             .with_meta_url(world.redis.url(database));
         fs.format()?;
         let (dir, cache) = (world.dir("carafe")?, world.dir("carafe-cache")?);
-        // The Redis server of a benchmark persists nothing, which `carafe` refuses unless it is told so.
-        let extra = vec!["--allow-volatile".to_owned()];
         let options = MountOptions {
             dir: Some(dir.clone()),
             cache_dir: Some(cache.clone()),
-            extra,
             ..MountOptions::default()
         };
         Ok(Self { fs, options, dir, cache, proxy, mount: None })

@@ -160,13 +160,18 @@ impl Adapter {
     }
 }
 
-/// `system.*` are ACLs. They would be kept but not obeyed, so they are refused.
+/// Checks a name as Linux's own file systems do. `system.*` are ACLs: they would be kept but not obeyed, so they are refused.
 fn attribute(name: &OsStr) -> FsResult<Bytes> {
     let name = name.as_bytes();
-    if name.starts_with(b"system.") {
-        return Err(FsError::NotSupported);
+    if control::is_control(name) {
+        return Ok(Bytes::copy_from_slice(name));
     }
-    Ok(Bytes::copy_from_slice(name))
+    let prefixes: [&[u8]; 3] = [b"user.", b"trusted.", b"security."];
+    match prefixes.iter().find_map(|prefix| name.strip_prefix(*prefix)) {
+        None => Err(FsError::NotSupported),
+        Some(b"") => Err(FsError::Invalid("an attribute needs a name behind its prefix")),
+        Some(_) => Ok(Bytes::copy_from_slice(name)),
+    }
 }
 
 fn xattr_mode(flags: i32) -> FsResult<XattrMode> {

@@ -40,10 +40,17 @@ impl Adapter {
     ) {
         let vfs = self.vfs.clone();
         let kills = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
+        // Pages of a mapping: they belong where they are, whatever the handle that the kernel picked for them says.
+        let mapped = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         // The buffer belongs to the thread that reads requests; a write that has to wait outlives it.
         let data = Bytes::copy_from_slice(data);
         self.serve(async move {
-            answer::written("write", reply, vfs.write(fh.0, offset, data, kills).await);
+            let written = if mapped {
+                vfs.write_mapped(fh.0, offset, data, kills).await
+            } else {
+                vfs.write(fh.0, offset, data, kills).await
+            };
+            answer::written("write", reply, written);
         });
     }
 

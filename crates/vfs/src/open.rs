@@ -32,7 +32,8 @@ impl Vfs {
         let fh = Fh::new(ino, flags);
         self.handles.open(fh, &node);
         let keep_cache = self.kept.open(ino, found.attr.dataver);
-        if flags & libc::O_TRUNC != 0 && flags & libc::O_ACCMODE != libc::O_RDONLY {
+        // Also for O_RDONLY: Linux asks for the right to write and truncates.
+        if flags & libc::O_TRUNC != 0 {
             let set = SetAttr { size: Some(0), kill_setid: kill_set_id, ..SetAttr::default() };
             if let Err(e) = self.setattr(ctx, ino, Some(fh.0), &set).await {
                 self.release(fh.0, None).await?;

@@ -4,7 +4,7 @@
 //! that a full volume says so *here*; the bytes go to the layer's buffer; the journal learns of them. Room in the write
 //! buffer is waited for before, without holding the file.
 
-use crate::dirty::{Buffer, Layer, Placed, SliceBuf};
+use crate::dirty::{Buffer, Placed, SliceBuf};
 use crate::handles::Handle;
 use crate::journal::Entry;
 use crate::local::{key_of, to_fs_error};
@@ -12,8 +12,7 @@ use crate::node::Node;
 use crate::vfs::Vfs;
 use bytes::Bytes;
 use carafe_cache::{CacheError, DirtyPermit};
-use carafe_meta::DirtyWatch;
-use carafe_types::{FsError, FsResult, InodeNo, Timestamp};
+use carafe_types::{FsError, FsResult, Timestamp};
 use std::sync::Arc;
 
 /// The longest file, bytes. Sums of offsets stay below 2^63.
@@ -27,6 +26,8 @@ enum Step {
     Room(u64),
     /// For a flush of the file.
     Flush,
+    /// For a place in the lists of the directories above.
+    Watch,
 }
 
 /// A write under way.
@@ -48,13 +49,34 @@ impl Vfs {
     /// bytes of this file; `Unavailable` after the patience.
     pub async fn write(&self, fh: u64, offset: u64, data: Bytes, kill_set_id: bool) -> FsResult<u32> {
         let handle = self.handle(fh).await?;
+        let to_end = handle.appends();
+        self.write_handle(&handle, offset, data, kill_set_id, to_end).await
+    }
+
+    /// Writes pages of a shared mapping at `offset`, also through a handle that was opened with O_APPEND.
+    ///
+    /// # Errors
+    /// As [`Vfs::write`].
+    pub async fn write_mapped(&self, fh: u64, offset: u64, data: Bytes, kill_set_id: bool) -> FsResult<u32> {
+        let handle = self.handle(fh).await?;
+        self.write_handle(&handle, offset, data, kill_set_id, false).await
+    }
+
+    async fn write_handle(
+        &self,
+        handle: &Handle,
+        offset: u64,
+        data: Bytes,
+        kill_set_id: bool,
+        to_end: bool,
+    ) -> FsResult<u32> {
         handle.check_write()?;
         if data.is_empty() {
             return Ok(0);
         }
-        let append = handle.appends() && !self.meta.holds_alone(handle.node.ino);
-        let incoming = Incoming { data: &data, offset, to_end: handle.appends(), kill_set_id, append };
-        self.write_node(&handle, incoming).await?;
+        let append = to_end && !self.meta.holds_alone(handle.node.ino);
+        let incoming = Incoming { data: &data, offset, to_end, kill_set_id, append };
+        self.write_node(handle, incoming).await?;
         if append {
             self.strong().flush_nodes(vec![handle.node.clone()]).await?;
         }
@@ -66,13 +88,21 @@ impl Vfs {
     async fn write_node(&self, handle: &Handle, incoming: Incoming<'_>) -> FsResult<()> {
         let node = &handle.node;
         let mut room: Option<DirtyPermit> = None;
+        let mut watched = false;
         loop {
             let step = {
                 let _order = node.order.lock().await;
-                self.try_write(node, &incoming, room.as_ref().map_or(0, DirtyPermit::bytes)).await?
+                let room = room.as_ref().map_or(0, DirtyPermit::bytes);
+                self.try_write(node, &incoming, room, watched).await?
             };
             match step {
                 Step::Done => return Ok(()),
+                Step::Watch => {
+                    // Other sessions may have to give something up first, and they may be waiting for a flush of this file:
+                    // so not with the order held.
+                    self.watch_above(node).await?;
+                    watched = true;
+                }
                 Step::Room(bytes) => {
                     drop(room.take());
                     room = Some(self.local.room(bytes, || self.sweep.press()).await?);
@@ -86,9 +116,18 @@ impl Vfs {
     }
 
     /// One try, with the file's order held.
-    async fn try_write(&self, node: &Arc<Node>, incoming: &Incoming<'_>, room: u64) -> FsResult<Step> {
+    async fn try_write(
+        &self,
+        node: &Arc<Node>,
+        incoming: &Incoming<'_>,
+        room: u64,
+        watched: bool,
+    ) -> FsResult<Step> {
         if let Some(e) = node.state().lost.clone() {
             return Err(e);
+        }
+        if node.state().dirty.is_none() && !watched && !self.is_watched(node) {
+            return Ok(Step::Watch);
         }
         if incoming.append && !node.state().is_dirty() {
             self.refresh(node).await?;
@@ -97,7 +136,7 @@ impl Vfs {
         let len = incoming.data.len() as u64;
         let (at, growth, quota, slice, buffered) = {
             let state = node.state();
-            let layer = state.dirty.as_ref().expect("begun above, and the order is held");
+            let Some(layer) = state.dirty.as_ref() else { return Err(state.gone()) };
             if layer.append != incoming.append {
                 return Ok(Step::Flush);
             }
@@ -138,29 +177,31 @@ impl Vfs {
         spills: bool,
     ) -> FsResult<Step> {
         let now = self.meta.now();
-        let slice = match slice {
-            None if spills => Some(self.spill(node).map_err(|e| to_fs_error(&e))?),
-            other => other,
+        let spilled = match slice {
+            None if spills => self.spill(node).map(Some),
+            other => Ok(other),
         };
-        let written = match &slice {
-            None => {
-                self.take_in_memory(node, incoming.data, at, now);
-                Ok(())
+        let written = spilled.and_then(|slice| {
+            match &slice {
+                None => self.take_in_memory(node, incoming.data, at, now),
+                Some(slice) => self.take_in_slice(node, slice, incoming.data, at, now)?,
             }
-            Some(slice) => self.take_in_slice(node, slice, incoming.data, at, now),
-        };
-        match written {
-            Ok(()) => {}
+            Ok(slice)
+        });
+        let slice = match written {
+            Ok(slice) => slice,
             Err(e) if e.is_disk() => {
                 // What is there goes up; what comes now begins a layer in memory.
                 self.local.disk_failed(&e);
                 return Ok(Step::Flush);
             }
             Err(e) => return Err(to_fs_error(&e)),
-        }
+        };
         {
             let mut state = node.state();
-            let layer = state.dirty.as_mut().expect("nobody freezes while the order is held");
+            let gone = state.gone();
+            // Nobody freezes while the order is held, but a session that was fenced loses everything at once.
+            let layer = state.dirty.as_mut().ok_or(gone)?;
             layer.charged += growth as i64;
             layer.kill_set_id |= incoming.kill_set_id;
         }
@@ -173,7 +214,7 @@ impl Vfs {
     fn take_in_memory(&self, node: &Node, data: &[u8], at: u64, now: Timestamp) {
         let id = {
             let mut state = node.state();
-            let layer = state.dirty.as_mut().expect("nobody freezes while the order is held");
+            let Some(layer) = state.dirty.as_mut() else { return };
             let before = layer.memory_bytes();
             layer.write_memory(at, data, now);
             self.small_bytes.add(layer.memory_bytes() - before);
@@ -193,7 +234,7 @@ impl Vfs {
         let end = at + data.len() as u64;
         let (id, placed) = {
             let mut state = node.state();
-            let layer = state.dirty.as_mut().expect("nobody freezes while the order is held");
+            let Some(layer) = state.dirty.as_mut() else { return Ok(()) };
             (layer.id, layer.place(at..end))
         };
         for Placed { piece, .. } in &placed {
@@ -222,13 +263,10 @@ impl Vfs {
 
     /// Moves a layer's buffer from memory to a file of the cache.
     fn spill(&self, node: &Node) -> Result<Arc<SliceBuf>, CacheError> {
-        let (bytes, id) = {
-            let mut state = node.state();
-            let layer = state.dirty.as_mut().expect("nobody freezes while the order is held");
-            match &layer.buf {
-                Buffer::Slice(slice) => return Ok(slice.clone()),
-                Buffer::Memory(bytes) => (bytes.clone(), layer.id),
-            }
+        let (bytes, id) = match node.state().dirty.as_ref().map(|l| (&l.buf, l.id)) {
+            Some((Buffer::Slice(slice), _)) => return Ok(slice.clone()),
+            Some((Buffer::Memory(bytes), id)) => (bytes.clone(), id),
+            None => (Vec::new(), 0),
         };
         let slice = self.new_slice(bytes.len() as u64)?;
         if let Err(e) = slice.file.write_at(0, &bytes) {
@@ -238,8 +276,8 @@ impl Vfs {
         self.log_change(node, id, &[Entry::Slice { layer: id, n: slice.id.n }]);
         if let Some(layer) = node.state().dirty.as_mut() {
             layer.buf = Buffer::Slice(slice.clone());
+            self.small_bytes.sub(bytes.len() as u64);
         }
-        self.small_bytes.sub(bytes.len() as u64);
         Ok(slice)
     }
 
@@ -272,101 +310,6 @@ impl Vfs {
         }
     }
 
-    /// Makes sure that the node has a layer that takes changes. The order is held.
-    pub(crate) async fn begin_layer(&self, node: &Arc<Node>, append: bool) -> FsResult<()> {
-        if node.state().dirty.is_some() {
-            return Ok(());
-        }
-        self.watch_above(node).await?;
-        let inline = self.bytes_that_go_along(node).await?;
-        let now = self.meta.now();
-        let id = self.log.new_layer();
-        let (parent, size) = {
-            let mut state = node.state();
-            let mut layer = Layer::new(id, state.size(), now);
-            layer.append = append;
-            (layer.mtime, layer.ver) = match state.top() {
-                Some(top) => (top.mtime, top.ver),
-                None => (state.attr.mtime, Some(state.attr.dataver)),
-            };
-            if let Some(inline) = &inline {
-                layer.take_along(inline);
-                self.small_bytes.add(inline.len() as u64);
-            }
-            let parent = state.parent.unwrap_or(InodeNo(0));
-            let base = layer.base;
-            layer.unlogged = inline.is_none().then_some(parent);
-            state.dirty = Some(layer);
-            self.dirty.add(node.ino);
-            (parent, base)
-        };
-        if let Some(data) = &inline {
-            let begin = Entry::Begin { layer: id, ino: node.ino, parent, size };
-            self.log.append(id, &[begin, Entry::Bytes { layer: id, offset: 0, mtime: now, data }]);
-        }
-        Ok(())
-    }
-
-    /// Tells the journal of a change, and of the layer if it does not know that yet. The order is held.
-    pub(crate) fn log_change(&self, node: &Node, id: u64, entries: &[Entry<'_>]) {
-        let begin = {
-            let mut state = node.state();
-            let layer = state.dirty.as_mut().filter(|l| l.id == id);
-            layer.and_then(|l| l.unlogged.take().map(|dir| (dir, l.base)))
-        };
-        match begin {
-            Some((parent, size)) => {
-                let begin = Entry::Begin { layer: id, ino: node.ino, parent, size };
-                let all: Vec<_> = std::iter::once(begin).chain(entries.iter().cloned()).collect();
-                self.log.append(id, &all);
-            }
-            None => self.log.append(id, entries),
-        }
-    }
-
-    /// A file is inline as a whole or not at all: if it is now, or will be when what is frozen is committed, its bytes go
-    /// along with the new layer.
-    async fn bytes_that_go_along(&self, node: &Arc<Node>) -> FsResult<Option<Bytes>> {
-        enum Look {
-            Nothing,
-            Frozen(Bytes),
-            Store,
-        }
-        let inline_max = u64::from(self.meta.superblock().inline_max);
-        let look = {
-            let state = node.state();
-            match &state.frozen {
-                Some(f) if f.size == 0 || f.size > inline_max => Look::Nothing,
-                Some(f) => match whole_file(f, state.attr.size) {
-                    Some(bytes) => Look::Frozen(bytes),
-                    None => Look::Nothing,
-                },
-                None if state.attr.size == 0 => Look::Nothing,
-                None => Look::Store,
-            }
-        };
-        Ok(match look {
-            Look::Nothing => None,
-            Look::Frozen(bytes) => Some(bytes),
-            Look::Store => self.window(node, 0).await?.inline.clone(),
-        })
-    }
-
-    /// Stands in the lists of everything above, so that whoever publishes a directory finds out. A watch that holds still
-    /// serves for the next layer, too.
-    async fn watch_above(&self, node: &Node) -> FsResult<()> {
-        if node.state().watch.as_ref().is_some_and(DirtyWatch::close_may_be_async) {
-            return Ok(());
-        }
-        match self.meta.watch_above(node.ino).await {
-            Ok(watch) => node.state().watch = Some(watch),
-            // It has no name: nobody can publish it.
-            Err(FsError::NotFound) if node.state().unlinked => node.state().watch = None,
-            Err(e) => return Err(e),
-        }
-        Ok(())
-    }
-
     async fn refresh(&self, node: &Node) -> FsResult<()> {
         let found = self.meta.getattr(node.ino).await?;
         node.state().learn(&found.attr);
@@ -376,17 +319,4 @@ impl Vfs {
     fn rotate_bytes(&self) -> u64 {
         self.local.rotate_bytes(self.remote.block_size())
     }
-}
-
-/// All bytes of the file, if a layer in memory has them.
-fn whole_file(layer: &Layer, committed: u64) -> Option<Bytes> {
-    let here = committed == 0 || layer.map.covers(0..layer.size);
-    if !here || layer.slice().is_some() {
-        return None;
-    }
-    let mut whole = vec![0; layer.size as usize];
-    for p in layer.map.iter() {
-        layer.copy_memory(&p, &mut whole[p.offset as usize..][..p.len as usize]);
-    }
-    Some(Bytes::from(whole))
 }

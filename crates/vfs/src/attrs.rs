@@ -89,7 +89,8 @@ impl Vfs {
         let now = self.meta.now();
         let id = {
             let mut state = node.state();
-            let layer = state.dirty.as_mut().expect("the order is held since it was seen");
+            let gone = state.gone();
+            let layer = state.dirty.as_mut().ok_or(gone)?;
             self.resize_layer(layer, size, now);
             layer.charged += size as i64 - before as i64;
             layer.kill_set_id |= set.kill_setid;

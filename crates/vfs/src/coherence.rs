@@ -9,6 +9,7 @@ use carafe_meta::Hooks;
 use carafe_meta::store::WatchKey;
 use carafe_types::{EntryName, InodeNo, QuotaId};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 /// How the kernel's copies are voided; given by whoever serves the kernel. Calls may wait for locks of the kernel, so
 /// they are made on threads of their own.
@@ -23,6 +24,10 @@ pub trait Invalidate: Send + Sync {
     fn epoch(&self) -> bool;
 }
 
+/// How long another session waits for what is just being published here. A commit takes milliseconds; what takes longer
+/// waits for other sessions.
+const PUBLISHING: Duration = Duration::from_secs(2);
+
 /// The vfs as the client knows it.
 pub(crate) struct HookSide(pub(crate) Weak<Vfs>);
 
@@ -36,15 +41,12 @@ impl Hooks for HookSide {
 
     async fn flush_below(&self, dir: InodeNo) {
         let Some(vfs) = self.0.upgrade() else { return };
-        let nodes = vfs.dirty_nodes(vfs.dirty_below(dir));
-        if let Err(e) = vfs.flush_nodes(nodes).await {
-            tracing::warn!(%dir, error = %e, "not everything below could be flushed for another session");
-        }
+        vfs.flush_for_others(vfs.dirty_below(dir)).await;
     }
 
     async fn fenced(&self) {
         let Some(vfs) = self.0.upgrade() else { return };
-        vfs.lose_everything().await;
+        vfs.lose_everything();
     }
 
     fn return_reserve(&self, _quota: QuotaId) {
@@ -66,9 +68,21 @@ impl Vfs {
             WatchKey::Bucket(b) => ino.bucket() == b,
             WatchKey::Names(dir) => self.nodes.get(*ino).is_some_and(|n| n.state().parent == Some(dir)),
         };
-        let inos = self.dirty.all().into_iter().filter(concerned).collect();
-        if let Err(e) = self.flush_nodes(self.dirty_nodes(inos)).await {
-            tracing::warn!(?key, error = %e, "not everything could be flushed for another session");
+        self.flush_for_others(self.dirty.all().into_iter().filter(concerned).collect()).await;
+    }
+
+    /// Flushes for another session, which waits for it.
+    ///
+    /// What this session is just publishing is waited for only for a moment: the publishing rename may itself wait for
+    /// that other session, and each would wait for the other. It becomes visible as a whole when the rename does.
+    async fn flush_for_others(self: &Arc<Self>, inos: Vec<InodeNo>) {
+        let mut nodes = self.dirty_nodes(inos);
+        let published = futures::future::join_all(nodes.iter().map(|n| n.published()));
+        if tokio::time::timeout(PUBLISHING, published).await.is_err() {
+            nodes.retain(|n| !n.state().publishing);
+        }
+        if let Err(e) = self.flush_nodes(nodes).await {
+            tracing::warn!(error = %e, "not everything could be flushed for another session");
         }
     }
 
@@ -94,10 +108,10 @@ impl Vfs {
     }
 
     /// This session was taken for dead: what was not committed never will be.
-    async fn lose_everything(self: &Arc<Self>) {
+    fn lose_everything(&self) {
         for ino in self.dirty.all() {
             let Some(node) = self.nodes.get(ino) else { continue };
-            self.lose_node(&node, "the session was fenced").await;
+            self.lose_node(&node, "the session was fenced");
         }
         self.nodes.for_each(|n| n.state().contents.clear());
     }

@@ -98,7 +98,7 @@ impl Reader {
     /// Notes a name as given out.
     fn give(&mut self, name: EntryName) {
         let ordinal = self.next();
-        if ordinal % MARK_EVERY == 0 && ordinal / MARK_EVERY == self.marks.len() as u64 {
+        if ordinal.is_multiple_of(MARK_EVERY) && ordinal / MARK_EVERY == self.marks.len() as u64 {
             self.marks.push(name.clone());
         }
         self.recent_bytes += name.as_bytes().len();

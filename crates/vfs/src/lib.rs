@@ -15,6 +15,7 @@
 //! What is absent: FUSE, errno, processes, mounting. Nothing here knows how a record or an object is encoded.
 
 mod attrs;
+mod begin;
 mod coherence;
 mod content;
 mod dirs;
@@ -49,3 +50,10 @@ pub use read::SeekWhence;
 pub use recover::resumable_session;
 pub use stats::VfsStats;
 pub use vfs::{Entry, Lookup, Opened, Vfs, VfsError};
+
+/// For fuzzing: reads bytes as a record of the journal.
+#[doc(hidden)]
+pub fn check_any_record(bytes: &[u8]) {
+    // Refusing is as good as reading; neither may panic.
+    let _ = journal::decode(bytes);
+}

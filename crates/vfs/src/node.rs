@@ -54,6 +54,9 @@ pub(crate) struct State {
     pub(crate) frozen: Option<Arc<Layer>>,
     /// Somebody owns `frozen`.
     flushing: bool,
+    /// The commit of `frozen` is part of an operation that may wait for other sessions: they must not be made to wait for
+    /// it.
+    pub(crate) publishing: bool,
     /// Dirty bytes are lost: the error of every fsync and close until the last handle is closed.
     pub(crate) lost: Option<FsError>,
     /// It has no name any more: nothing of it needs to be kept.
@@ -65,6 +68,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// The error of a change whose layer was lost under it.
+    pub(crate) fn gone(&self) -> FsError {
+        self.lost.clone().unwrap_or_else(|| FsError::Fenced("what was being written is lost".into()))
+    }
+
     /// Whether somebody owns what is frozen.
     pub(crate) fn is_flushing(&self) -> bool {
         self.flushing
@@ -132,6 +140,7 @@ impl Node {
             dirty: None,
             frozen: None,
             flushing: false,
+            publishing: false,
             lost: None,
             unlinked: false,
             contents: Contents::default(),
@@ -149,6 +158,19 @@ impl Node {
     /// The state; for a moment only.
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock()
+    }
+
+    /// Waits until no flush of this node is part of a publishing operation.
+    pub(crate) async fn published(&self) {
+        loop {
+            let settled = self.settled.notified();
+            tokio::pin!(settled);
+            settled.as_mut().enable();
+            if !self.state().publishing {
+                return;
+            }
+            settled.await;
+        }
     }
 
     /// Takes the right to flush: freezes what is dirty if nothing is frozen yet. `None` if there is nothing to flush.
@@ -202,7 +224,10 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.node.state().flushing = false;
+        let mut state = self.node.state();
+        state.flushing = false;
+        state.publishing = false;
+        drop(state);
         self.node.settled.notify_waiters();
     }
 }

@@ -147,7 +147,7 @@ impl Vfs {
         let size = old.size.max(base);
         self.reserve(attr.quota, size - base).await?;
         self.small_bytes.add(memory);
-        let mut layer = Layer::new(self.log.new_layer(), base, old.mtime);
+        let mut layer = Layer::new(self.log.new_layer(), session.no, base, old.mtime);
         layer.map = old.map.clone();
         layer.buf = buf;
         layer.size = size;

@@ -5,6 +5,7 @@
 use crate::dirty::SliceBuf;
 use bytes::Bytes;
 use carafe_meta::Client;
+use carafe_object::client::DELETE_BATCH;
 use carafe_object::{BlockTrailer, Bucket, MemberInfo, ObjectError, ObjectId, PackBuilder, encode_block};
 use carafe_types::record::ExtentKind;
 use carafe_types::{FsError, FsResult, Generation, InodeNo, SessionNo, SessionUuid};
@@ -85,6 +86,16 @@ impl Remote {
         };
         let object = encode_block([payload], &trailer);
         self.bucket.put(&trailer.id().key(), object).await
+    }
+
+    /// Deletes blocks of a slice that no record names.
+    pub(crate) async fn delete_blocks(&self, slice: &SliceBuf, indices: &[u64]) -> Result<(), ObjectError> {
+        let id = |i: &u64| ObjectId::block(slice.session, slice.id.n, *i as u32);
+        let keys: Vec<String> = indices.iter().map(|i| id(i).key()).collect();
+        for batch in keys.chunks(DELETE_BATCH) {
+            self.bucket.client().delete(batch).await?;
+        }
+        Ok(())
     }
 
     /// Reads a range of a slice, verified: from one object if it is a pack or lies in one block, else from several, one

@@ -326,31 +326,32 @@ impl Vfs {
         self.small_bytes.sub(layer.memory_bytes());
         if let Some(slice) = layer.slice() {
             slice.file.discard();
+            self.unsend(slice);
         }
         let quota = node.state().attr.quota;
         self.give_back(quota, layer.charged);
         self.log.done(&[layer.id]);
     }
 
-    /// What is dirty of a node is lost, whatever is done with it just now.
-    pub(crate) async fn lose_node(&self, node: &Arc<Node>, why: &str) {
-        let (error, layers) = {
-            let _order = node.order.lock().await;
+    /// What is dirty of a node is lost, whatever is done with it just now. Waits for nobody: a writer may hold the node's
+    /// order while it waits for the very session that is gone.
+    pub(crate) fn lose_node(&self, node: &Arc<Node>, why: &str) {
+        let (error, dirty, frozen) = {
             let mut state = node.state();
-            let bytes = state.dirty.iter().map(|l| l.map.bytes()).sum::<u64>()
-                + state.frozen.iter().map(|l| l.map.bytes()).sum::<u64>();
+            let layers = state.dirty.iter().chain(state.frozen.as_deref());
+            let bytes: u64 = layers.map(|l| l.map.bytes()).sum();
             let error =
                 FsError::Fenced(format!("{bytes} unsaved bytes of inode {} are lost: {why}", node.ino));
             state.lost = (state.open > 0).then(|| error.clone());
+            // What is on its way finds out at its commit.
             let frozen = if state.is_flushing() { None } else { state.frozen.take() };
-            let layers = (state.dirty.take(), frozen);
+            let dirty = state.dirty.take();
             state.contents.clear();
             self.left_dirty(node, &mut state);
-            (error, layers)
+            (error, dirty, frozen)
         };
         tracing::error!(ino = %node.ino, error = %error, "unsaved data is lost");
         self.counters.lost_files.add(1);
-        let (dirty, frozen) = layers;
         let frozen = frozen.and_then(Arc::into_inner);
         dirty.into_iter().chain(frozen).for_each(|layer| self.forget_layer(node, layer));
         self.nodes.drop_if_idle(node);

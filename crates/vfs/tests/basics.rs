@@ -1,4 +1,5 @@
 //! What a mount does in ordinary life, and what it costs in requests.
+#![allow(clippy::unwrap_used, reason = "a test may stop where a step fails")]
 
 mod common;
 

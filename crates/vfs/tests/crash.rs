@@ -1,4 +1,5 @@
 //! The daemon dies, and another one takes up what it had accepted.
+#![allow(clippy::unwrap_used, reason = "a test may stop where a step fails")]
 
 mod common;
 

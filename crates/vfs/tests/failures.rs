@@ -1,4 +1,5 @@
 //! The bucket fails, objects are damaged, the cache disk is full.
+#![allow(clippy::unwrap_used, reason = "a test may stop where a step fails")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Random operations through a mount, compared with the same operations on a plain directory.
+#![allow(clippy::unwrap_used, reason = "a test may stop where a step fails")]
 
 mod common;
 
@@ -222,6 +223,8 @@ fn run(small: bool, ops: &[Op]) {
         let plain = tempfile::TempDir::new_in(Path::new("/dev/shm").canonicalize().unwrap()).unwrap();
         let m = world.mount().await;
         let mut both = Both { m, dir: plain.path().to_owned(), handles: HashMap::new(), seed: 0 };
+        both.open(0, 0, false).await;
+        both.open(1, 1, false).await;
         for op in ops {
             both.run(op).await;
         }

@@ -1,8 +1,10 @@
 //! Two mounts of one file system.
+#![allow(clippy::unwrap_used, reason = "a test may stop where a step fails")]
 
 mod common;
 
 use bytes::Bytes;
+use carafe_types::FsError;
 use carafe_types::record::{LockKind, LockType};
 use carafe_vfs::LockRequest;
 use common::*;
@@ -160,5 +162,115 @@ async fn a_reader_of_a_shared_file_sees_it_grow() {
     assert_eq!(b.getattr(ino, Some(fh)).await.unwrap().attr.size, 7);
     assert_eq!(b.read(fh, 0, 100).await.unwrap(), Bytes::from_static(b"one two"));
     b.close(fh).await;
+    end(a, b).await;
+}
+
+/// Each mount moves its own dirty file into the directory that the other one holds alone.
+#[tokio::test(flavor = "multi_thread")]
+async fn crossing_renames_of_two_mounts_wait_for_nobody_long() {
+    let (_world, a, b) = two().await;
+    for round in 0..10u64 {
+        let (da, db) = (format!("a{round}"), format!("b{round}"));
+        let da = a.mkdir(ROOT, &da).await;
+        let db = b.mkdir(ROOT, &db).await;
+        let fa = a.put(da, "f", &noise(20_000, round)).await;
+        let fb = b.put(db, "f", &noise(20_000, round + 100)).await;
+        let began = std::time::Instant::now();
+        let (ra, rb) = tokio::join!(a.mv((da, "f"), (db, "from-a")), b.mv((db, "f"), (da, "from-b")));
+        ra.unwrap();
+        rb.unwrap();
+        assert!(began.elapsed() < Duration::from_secs(10), "round {round}: {:?}", began.elapsed());
+        assert_eq!(b.find(db, "from-a").await, Some(fa));
+        assert_eq!(a.find(da, "from-b").await, Some(fb));
+        assert!(b.get(fa).await.unwrap() == noise(20_000, round));
+        assert!(a.get(fb).await.unwrap() == noise(20_000, round + 100));
+    }
+    end(a, b).await;
+}
+
+/// One mount publishes a directory while the other one has dirty files in it, and the other way round one level deeper.
+#[tokio::test(flavor = "multi_thread")]
+async fn publishing_above_and_below_at_once_loses_nothing() {
+    let (_world, a, b) = two().await;
+    for round in 0..6u64 {
+        let top = a.mkdir(ROOT, &format!("top{round}")).await;
+        let sub = b.mkdir(top, "sub").await;
+        a.put(sub, "a", &noise(9000, round)).await;
+        b.put(sub, "b", &noise(9000, round + 50)).await;
+        b.put(top, "c", &noise(9000, round + 70)).await;
+        let name = format!("top{round}");
+        let done = format!("done{round}");
+        let (ra, rb) = tokio::join!(a.mv((ROOT, &name), (ROOT, &done)), b.mv((top, "sub"), (top, "sub2")));
+        ra.unwrap();
+        rb.unwrap();
+        for m in [&a, &b] {
+            let top = m.find(ROOT, &done).await.unwrap();
+            let sub = m.find(top, "sub2").await.unwrap();
+            for (dir, n, seed) in [(sub, "a", round), (sub, "b", round + 50), (top, "c", round + 70)] {
+                let ino = m.find(dir, n).await.unwrap();
+                assert!(m.get(ino).await.unwrap() == noise(9000, seed), "{n} in round {round}");
+            }
+        }
+    }
+    end(a, b).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fenced_mount_tells_of_its_loss_and_goes_on() {
+    let (world, a, b) = two().await;
+    let dir = a.mkdir(ROOT, "d").await;
+    let kept = a.put(dir, "kept", &noise(9000, 1)).await;
+    a.sync().await.unwrap();
+    let (_, o) = a.create(&ctx(), dir, &name("lost"), file(), libc::O_RDWR).await.unwrap();
+    a.write_all(o.fh, 0, &noise(9000, 2)).await;
+    // The other session takes this one for dead.
+    let old = a.meta().session();
+    world.store.expire_lease(old.no);
+    use carafe_meta::store::MetaStore;
+    assert!(world.store.reap(&b.meta().session(), old.no).await.unwrap());
+    let e = a.fsync(o.fh, false).await.unwrap_err();
+    assert!(matches!(e, FsError::Io(_) | FsError::Fenced(_)), "{e}");
+    assert!(a.write(o.fh, 0, Bytes::from_static(b"x"), false).await.is_err());
+    assert!(a.flush(o.fh, 1).await.is_err());
+    a.release(o.fh, None).await.unwrap();
+    // A new session, and life goes on.
+    assert!(a.get(kept).await.unwrap() == noise(9000, 1));
+    let again = a.put(dir, "again", &noise(9000, 3)).await;
+    assert!(b.get(again).await.unwrap() == noise(9000, 3));
+    assert_ne!(a.meta().session().no, old.no);
+    assert!(a.stats().lost_files > 0);
+    end(a, b).await;
+}
+
+/// A call that is given up half way (its caller was killed) leaves nothing half done.
+#[tokio::test(flavor = "multi_thread")]
+async fn calls_that_are_given_up_leave_a_sound_file() {
+    let (world, a, b) = two().await;
+    world.faults.delay(Duration::from_millis(3));
+    let dir = a.mkdir(ROOT, "d").await;
+    let ino = a.put(dir, "f", b"").await;
+    let fh = a.open_for(ino, libc::O_RDWR).await;
+    for i in 0..150u64 {
+        a.write_all(fh, i * 1000, &noise(1000, i)).await;
+        let patience = Duration::from_micros(i * 37 % 6000);
+        let _given_up = tokio::time::timeout(patience, a.fsync(fh, false)).await;
+        if i % 10 == 0 {
+            let (from, to) = (format!("t{i}"), format!("p{i}"));
+            a.put(dir, &from, &noise(5000, i)).await;
+            let _given_up = tokio::time::timeout(patience, a.mv((dir, &from), (dir, &to))).await;
+        }
+    }
+    a.close(fh).await;
+    a.sync().await.unwrap();
+    for m in [&a, &b] {
+        let all = m.get(ino).await.unwrap();
+        assert!(all.chunks(1000).enumerate().all(|(i, c)| c == noise(1000, i as u64)));
+        for i in (0..150).step_by(10) {
+            let (from, to) = (m.find(dir, &format!("t{i}")).await, m.find(dir, &format!("p{i}")).await);
+            assert!(from.is_some() != to.is_some(), "one name, {i}");
+            let ino = from.or(to).unwrap();
+            assert!(m.get(ino).await.unwrap() == noise(5000, i));
+        }
+    }
     end(a, b).await;
 }

@@ -6,7 +6,7 @@
 
 use super::slice::SliceBuf;
 use crate::pieces::{Part, Piece, PieceMap};
-use carafe_types::{InodeNo, SliceId, Timestamp};
+use carafe_types::{InodeNo, SessionNo, SliceId, Timestamp};
 use parking_lot::Mutex;
 use std::ops::Range;
 use std::sync::Arc;
@@ -26,6 +26,8 @@ pub(crate) enum Buffer {
 pub(crate) struct Layer {
     /// Its number in the journal.
     pub(crate) id: u64,
+    /// The session that accepted it: no other may commit it.
+    pub(crate) session: SessionNo,
     /// Which bytes of the file lie where in the buffer.
     pub(crate) map: PieceMap,
     /// The buffer.
@@ -71,9 +73,10 @@ pub(crate) struct Placed {
 
 impl Layer {
     /// A layer without changes over a file of `size` bytes.
-    pub(crate) fn new(id: u64, size: u64, now: Timestamp) -> Self {
+    pub(crate) fn new(id: u64, session: SessionNo, size: u64, now: Timestamp) -> Self {
         Layer {
             id,
+            session,
             map: PieceMap::default(),
             buf: Buffer::Memory(Vec::new()),
             base: size,
@@ -260,7 +263,7 @@ mod tests {
 
     #[test]
     fn a_rewrite_in_memory_takes_no_more_memory() {
-        let mut layer = Layer::new(1, 0, Timestamp(1));
+        let mut layer = Layer::new(1, SessionNo(1), 0, Timestamp(1));
         layer.write_memory(0, b"header..", Timestamp(2));
         layer.write_memory(8, b"body", Timestamp(3));
         layer.write_memory(0, b"HEADER", Timestamp(4));
@@ -271,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_smaller_size_forgets_and_a_larger_one_is_a_hole() {
-        let mut layer = Layer::new(1, 0, Timestamp(1));
+        let mut layer = Layer::new(1, SessionNo(1), 0, Timestamp(1));
         layer.write_memory(0, b"0123456789", Timestamp(2));
         layer.set_size(4, Timestamp(3));
         layer.set_size(6, Timestamp(4));

@@ -137,6 +137,16 @@ impl SliceBuf {
         self.changed.notify_waiters();
     }
 
+    /// How many blocks may have been given to the bucket.
+    pub(crate) fn blocks(&self) -> u64 {
+        self.state.lock().blocks.len() as u64
+    }
+
+    /// Whether the block is in the bucket.
+    pub(crate) fn is_sent(&self, index: u64) -> bool {
+        self.state.lock().blocks[index as usize] == Block::Sent
+    }
+
     /// Whether any block was given to the bucket.
     pub(crate) fn has_closed(&self) -> bool {
         self.closed() > 0

@@ -147,6 +147,27 @@ impl Vfs {
         Ok((slice, map))
     }
 
+    /// Takes the blocks of a slice that nobody wants any more out of the bucket again, in the background. What fails is left
+    /// to the collector.
+    pub(crate) fn unsend(&self, slice: &Arc<SliceBuf>) {
+        if slice.blocks() == 0 {
+            return;
+        }
+        let (remote, slice) = (self.remote.clone(), slice.clone());
+        tokio::spawn(async move {
+            let mut sent = Vec::new();
+            for index in 0..slice.blocks() {
+                slice.settled(index).await;
+                if slice.is_sent(index) {
+                    sent.push(index);
+                }
+            }
+            if let Err(e) = remote.delete_blocks(&slice, &sent).await {
+                tracing::debug!(slice = %slice.id, error = %e, "blocks of a removed file are left to the collector");
+            }
+        });
+    }
+
     /// Tries until it works or the time is over. At least once.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::vfs::Vfs;
 use bytes::Bytes;
 use carafe_meta::{FileWrite, WriteData};
 use carafe_types::record::Extent;
-use carafe_types::{Attr, FsError, InodeNo, SliceId};
+use carafe_types::{Attr, FsError, FsResult, InodeNo, SliceId};
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Instant;
@@ -103,52 +103,44 @@ impl Vfs {
     ) -> Vec<Ready> {
         let (small, large) = (of_shape(&jobs, Shape::Small), of_shape(&jobs, Shape::Blocks));
         let (packs, lost) = self.build_packs(&jobs, &small);
-        let packs = futures::future::join_all(packs.into_iter().map(|p| {
-            let files: Vec<usize> = p.files();
-            async { (files, self.upload_pack(p, deadline).await) }
+        let packs = futures::future::join_all(packs.into_iter().map(|p| async {
+            let files = p.files();
+            (files, self.upload_pack(p, deadline).await)
         }));
         let slices = futures::future::join_all(large.iter().map(|&i| self.send_slice(&jobs[i], deadline)));
         let (packs, slices) = futures::join!(packs, slices);
-        let mut results: Vec<Option<Result<(WriteData, Option<Arc<SliceBuf>>), BlocksError>>> =
-            jobs.iter().map(|j| (j.shape == Shape::Size).then(|| Ok((WriteData::None, None)))).collect();
-        for (files, outcome) in packs {
-            match outcome {
-                Ok(extents) => {
-                    for (i, e) in extents {
-                        results[i] = Some(Ok((WriteData::Extents(e), None)));
-                    }
-                }
-                Err(e) => {
-                    files.into_iter().for_each(|i| results[i] = Some(Err(BlocksError::Bucket(e.clone()))))
-                }
-            }
-        }
-        for (i, outcome) in large.into_iter().zip(slices) {
-            results[i] = Some(outcome.map(|s| (WriteData::Extents(s.extents), Some(s.slice))));
-        }
-        lost.into_iter().for_each(|(i, e)| results[i] = Some(Err(BlocksError::Lost(e))));
-        let done = jobs.into_iter().zip(results);
-        done.filter_map(|(job, result)| self.settle_upload(job.claim, result, failed)).collect()
+        let sizes = of_shape(&jobs, Shape::Size).into_iter().map(|i| (i, Ok((WriteData::None, None))));
+        let slices = large.into_iter().zip(slices);
+        let slices =
+            slices.map(|(i, sent)| (i, sent.map(|s| (WriteData::Extents(s.extents), Some(s.slice)))));
+        let lost = lost.into_iter().map(|(i, e)| (i, Err(BlocksError::Lost(e))));
+        let packed = packs.into_iter().flat_map(|(files, outcome)| packed_files(files, outcome));
+        let results: HashMap<usize, Uploaded> = sizes.chain(slices).chain(packed).chain(lost).collect();
+        self.settle_uploads(jobs, results, failed)
     }
 
-    fn settle_upload(
+    /// Sorts what is ready from what failed, and from what is lost.
+    fn settle_uploads(
         &self,
-        claim: Claim,
-        result: Option<Result<(WriteData, Option<Arc<SliceBuf>>), BlocksError>>,
+        jobs: Vec<Job>,
+        mut results: HashMap<usize, Uploaded>,
         failed: &mut Failures,
-    ) -> Option<Ready> {
-        let ino = claim.node.ino;
-        match result? {
-            Ok((data, slice)) => Some(Ready::new(claim, data, slice)),
-            Err(BlocksError::Bucket(e)) => {
-                failed.insert(ino, e);
-                None
-            }
-            Err(BlocksError::Lost(e)) => {
-                failed.insert(ino, self.lose(claim, &e.to_string()));
-                None
+    ) -> Vec<Ready> {
+        let mut ready = Vec::with_capacity(jobs.len());
+        for (i, job) in jobs.into_iter().enumerate() {
+            let ino = job.claim.node.ino;
+            match results.remove(&i) {
+                Some(Ok((data, slice))) => ready.push(Ready::new(job.claim, data, slice)),
+                Some(Err(BlocksError::Lost(e))) => {
+                    failed.insert(ino, self.lose(job.claim, &e.to_string()));
+                }
+                Some(Err(BlocksError::Bucket(e))) => drop(failed.insert(ino, e)),
+                None => {
+                    drop(failed.insert(ino, FsError::Io(format!("inode {ino} was left out of its flush"))))
+                }
             }
         }
+        ready
     }
 
     /// Whether nothing has to be PUT at all.
@@ -194,6 +186,10 @@ impl Vfs {
     }
 
     async fn commit_some(self: &Arc<Self>, ready: Vec<Ready>, deadline: Instant, failed: &mut Failures) {
+        let ready = self.drop_foreign(ready, failed);
+        if ready.is_empty() {
+            return;
+        }
         self.note_sent(&ready);
         let writes: Vec<FileWrite> = ready.iter().map(|r| r.write.clone()).collect();
         match self.meta.commit_writes(&writes).await {
@@ -249,6 +245,16 @@ impl Vfs {
                 failed.insert(ino, e.clone());
             }
         }
+    }
+
+    /// What a session accepted that was fenced since is lost: another one holds its locks by now.
+    pub(crate) fn drop_foreign(&self, ready: Vec<Ready>, failed: &mut Failures) -> Vec<Ready> {
+        let me = self.meta.session().no;
+        let (own, foreign): (Vec<_>, Vec<_>) = ready.into_iter().partition(|r| r.claim.layer.session == me);
+        for r in foreign {
+            failed.insert(r.write.ino, self.lose(r.claim, "the session was fenced"));
+        }
+        own
     }
 
     /// Before a commit: which slices it will name, should its outcome never be known.
@@ -353,6 +359,16 @@ impl Vfs {
     fn give_back_layer(&self, claim: &Claim) {
         let quota = claim.node.state().attr.quota;
         self.give_back(quota, claim.layer.charged);
+    }
+}
+
+/// What an upload gives to the commit.
+type Uploaded = Result<(WriteData, Option<Arc<SliceBuf>>), BlocksError>;
+
+fn packed_files(files: Vec<usize>, outcome: FsResult<Vec<(usize, Vec<Extent>)>>) -> Vec<(usize, Uploaded)> {
+    match outcome {
+        Ok(extents) => extents.into_iter().map(|(i, e)| (i, Ok((WriteData::Extents(e), None)))).collect(),
+        Err(e) => files.into_iter().map(|i| (i, Err(BlocksError::Bucket(e.clone())))).collect(),
     }
 }
 

@@ -49,7 +49,7 @@ impl Vfs {
         inline: Option<&[u8]>,
     ) -> Result<Layer, carafe_cache::CacheError> {
         let old = &job.claim.layer;
-        let mut new = Layer::new(self.log.new_layer(), size, old.mtime);
+        let mut new = Layer::new(self.log.new_layer(), old.session, size, old.mtime);
         new.append = old.append;
         new.kill_set_id = old.kill_set_id;
         new.charged = old.charged;

@@ -30,6 +30,11 @@ impl Vfs {
         if nodes.is_empty() {
             return self.rename_now(&call, &[]).await;
         }
+        if !self.is_all_ours(&call).await? {
+            // Others may have to give something up before this rename can be: nothing is held meanwhile.
+            self.flush_nodes(nodes).await?;
+            return self.rename_now(&call, &[]).await;
+        }
         let vfs = self.clone();
         let task = tokio::spawn(async move { vfs.publish(nodes, call).await });
         task.await.unwrap_or_else(|e| Err(FsError::Io(format!("the rename was cut off: {e}"))))
@@ -51,10 +56,12 @@ impl Vfs {
         let mut failed = Failures::new();
         let with_rename = ready.split_off(ready.len().saturating_sub(WITH_RENAME));
         self.commit(ready, deadline, &mut failed).await;
+        let with_rename = self.drop_foreign(with_rename, &mut failed);
         if let Some(e) = failed.into_values().next() {
             return Err(e);
         }
         self.note_sent(&with_rename);
+        with_rename.iter().for_each(|r| r.claim.node.state().publishing = true);
         let writes: Vec<_> = with_rename.iter().map(|r| r.write.clone()).collect();
         match self.rename_now(&call, &writes).await {
             Ok(renamed) => {
@@ -73,6 +80,24 @@ impl Vfs {
                 }
             }
         }
+    }
+
+    /// Whether the rename concerns nobody else, as far as this session knows: then no other session is waited for.
+    async fn is_all_ours(&self, call: &RenameCall) -> FsResult<bool> {
+        for (dir, name) in [&call.from, &call.to] {
+            let sole = match self.meta.lookup(*dir, name).await? {
+                Lookup::Found(f) if f.attr.kind == FileKind::Directory => {
+                    let inside = self.meta.list(f.attr.ino, None, 1, false).await?;
+                    !f.entry_ttl.is_zero() && f.sole && !inside.ttl.is_zero()
+                }
+                Lookup::Found(f) => !f.entry_ttl.is_zero() && f.sole,
+                Lookup::Absent { ttl } => !ttl.is_zero(),
+            };
+            if !sole || !self.meta.holds_alone(*dir) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     async fn dirty_under_rename(&self, call: &RenameCall) -> FsResult<Vec<Arc<Node>>> {

@@ -7,7 +7,7 @@
 mod entry;
 mod replay;
 
-pub(crate) use entry::Entry;
+pub(crate) use entry::{Entry, decode};
 pub(crate) use replay::{Rebuilt, RebuiltLayer, replay};
 
 use carafe_cache::{Journal, JournalToken};

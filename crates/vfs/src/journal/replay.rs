@@ -171,7 +171,7 @@ mod tests {
 
     #[test]
     fn bytes_land_where_the_dead_daemon_had_them() {
-        let mut live = Layer::new(1, 0, Timestamp(0));
+        let mut live = Layer::new(1, carafe_types::SessionNo(1), 0, Timestamp(0));
         let writes: [(u64, &[u8]); 4] = [(0, b"abcdef"), (10, b"xyz"), (4, b"GHIJKLMN"), (2, b"__")];
         let mut batches = vec![vec![begin(1)]];
         for (offset, data) in writes {

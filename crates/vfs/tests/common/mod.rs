@@ -1,5 +1,9 @@
 //! A file system in memory with a cache directory, mounted as often as a test wants.
-#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test takes what it needs, and may stop where a step fails"
+)]
 
 use bytes::Bytes;
 use carafe_cache::{Cache, CacheConfig};

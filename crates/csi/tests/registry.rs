@@ -1,5 +1,7 @@
 //! The registry over real metadata stores keeps what every registry must.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 use async_trait::async_trait;
 use carafe_csi::FsAddress;
 use carafe_csi::store::{Connect, FileSystems, MetaFileSystems, MetaVolumes, StoreError, conformance};

@@ -1,5 +1,7 @@
 //! The jobs over a real server: a volume with something of everything is made, grown, checked, deleted, freed and collected.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 #[path = "../../meta/tests/common/mod.rs"]
 mod common;
 

@@ -1,5 +1,7 @@
 //! The check finds nothing in a sound file system, finds each kind of damage, and sets right what can be set right.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod common;
 
 use carafe_meta::jobs::fsck::{Kind, Report, fsck, repair};

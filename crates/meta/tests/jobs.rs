@@ -1,5 +1,7 @@
 //! Freeing: what is due goes, what is in use stays, and a job that is cut off anywhere is finished by the next one.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod common;
 
 use async_trait::async_trait;

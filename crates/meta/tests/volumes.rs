@@ -1,5 +1,7 @@
 //! The registry of volumes: made once, apart from each other, deleted in one step, exact in their quotas.
 
+#![allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+
 mod common;
 
 use carafe_meta::decorate::Call;

@@ -51,10 +51,10 @@ impl Client {
     /// The directory that holds a volume and its name there; `None` when the volume's directory is gone. Usually where the
     /// record says; an administrator may have moved it.
     async fn place_of(&self, record: &VolumeRecord) -> Result<Option<(InodeNo, EntryName)>, VolumeError> {
-        if let Ok(path) = Path::parse(&record.path) {
-            if let Some(dir) = self.run(|tx| find(tx, &path, record.root)).await? {
-                return Ok(Some((dir, path.name)));
-            }
+        if let Ok(path) = Path::parse(&record.path)
+            && let Some(dir) = self.run(|tx| find(tx, &path, record.root)).await?
+        {
+            return Ok(Some((dir, path.name)));
         }
         let Some(dir) = self.run(|tx| parent(tx, record.root)).await? else { return Ok(None) };
         let mut after: Option<EntryName> = None;

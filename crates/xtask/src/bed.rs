@@ -1,10 +1,13 @@
 //! A mounted file system and the services below it, for suites that are programs of their own.
 
 use std::path::Path;
+use std::process::Command;
 
 use anyhow::{Context, Result};
 use carafe_testkit::{FileSystem, Mount, RedisServer, S3Server};
 use tempfile::TempDir;
+
+use crate::sh;
 
 /// Where metadata and bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -62,4 +65,17 @@ impl Bed {
         self.mount.file_system().verb("fsck", &[])?;
         Ok(())
     }
+}
+
+/// Runs a program on a fresh mount, then unmounts and checks. Shows the daemon's log when something fails.
+pub(crate) fn run_on(embedded: bool, program: &[String]) -> Result<()> {
+    let bed = Bed::start(if embedded { Engine::Embedded } else { Engine::RedisS3 })?;
+    let dir = bed.path().display().to_string();
+    let words: Vec<String> = program.iter().map(|word| word.replace("{volume}", &dir)).collect();
+    let mut command = Command::new(&words[0]);
+    let result = sh::run(command.args(&words[1..]));
+    if result.is_err() {
+        eprintln!("the daemon's log:\n{}", bed.mount.log_text());
+    }
+    result.and(bed.finish())
 }

@@ -41,6 +41,14 @@ enum Task {
     Bench(bench::BenchArgs),
     /// Measure a directory of any file system, with the caches as they are.
     Fsbench { dir: PathBuf },
+    /// Run a program on a fresh mount; `{volume}` in its arguments is the mount point.
+    On {
+        /// The embedded engine and a local folder, instead of Redis and S3.
+        #[arg(long)]
+        embedded: bool,
+        #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true)]
+        program: Vec<String>,
+    },
     /// Run the POSIX suite pjdfstest on a directory that is a mount point, as root.
     Pjdfstest { dir: PathBuf },
     /// Run fsx on a directory.
@@ -68,6 +76,7 @@ fn run(task: Task) -> Result<bool> {
         Task::Demo(arguments) => demo::demo(&root, &arguments).map(|()| true),
         Task::Bench(arguments) => bench::bench(&root, &arguments).map(|()| true),
         Task::Fsbench { dir } => bench::directory(&dir).map(|()| true),
+        Task::On { embedded, program } => bed::run_on(embedded, &program).map(|()| true),
         Task::Pjdfstest { dir } => report(check::pjdfstest_on(&dir)?),
         Task::Fsx { dir } => report(check::fsx_on(&dir)?),
     }

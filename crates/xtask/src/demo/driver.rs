@@ -7,7 +7,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use carafe_testkit::{FileSystem, ServerProcess, tools};
+use carafe_testkit::{FileSystem, ServerProcess};
 
 use crate::sh;
 
@@ -55,10 +55,10 @@ impl Drop for Driver {
     }
 }
 
-/// The gRPC client lies in the examples beside the binary.
+/// The gRPC client lies in the examples beside this program.
 fn client() -> Result<PathBuf> {
-    let carafe = tools::carafe()?;
-    let client = carafe.parent().context("the binary lies in a directory")?.join("examples/csi_volume");
+    let own = std::env::current_exe()?;
+    let client = own.parent().context("a program lies in a directory")?.join("examples/csi_volume");
     anyhow::ensure!(client.exists(), "{} is missing: build it with --example csi_volume", client.display());
     Ok(client)
 }

@@ -37,7 +37,9 @@ pub(crate) struct DemoArgs {
 /// Plays the demo; everything it made is gone when it ends.
 pub(crate) fn demo(root: &Path, arguments: &DemoArgs) -> Result<()> {
     setup(root, Scope::Demo)?;
-    build(root)?;
+    if std::env::var_os("CARAFE_BIN").is_none() {
+        build(root)?;
+    }
     let home = tempfile::Builder::new().prefix("carafe-demo-").tempdir()?;
     // The services outlive the driver: locals are dropped in the opposite order.
     let redis = arguments.redis.then(RedisServer::start_durable).transpose()?;

@@ -25,8 +25,8 @@ pub(crate) async fn scan(link: &Link, names: &Names, request: &ScanRequest) -> R
             Ok(ScanPage { found, next: None, time })
         }
         ScanRequest::Buckets { cursor, limit } => buckets(link, names, *cursor, *limit).await,
-        ScanRequest::DeadInodes { limit, all } => dead_inodes(link, names, *limit, *all).await,
-        ScanRequest::DeadObjects { limit, all } => dead_objects(link, names, *limit, *all).await,
+        ScanRequest::DeadInodes { limit, from } => dead_inodes(link, names, *limit, *from).await,
+        ScanRequest::DeadObjects { limit, from } => dead_objects(link, names, *limit, *from).await,
         ScanRequest::Volumes { after, limit } => volumes(link, names, after.as_deref(), *limit).await,
         ScanRequest::Quotas => {
             let mut pipe = Pipeline::new();
@@ -96,10 +96,11 @@ async fn due(
     link: &Link,
     queue: String,
     limit: usize,
-    all: bool,
+    from: Option<Timestamp>,
 ) -> Result<(Timestamp, Vec<(Bytes, Timestamp)>)> {
     let mut request = Request::new(&DUE, [queue]);
-    request.num(limit.min(1 << 30)).arg(if all { "1" } else { "0" });
+    let micros = from.map(|from| (from.0.max(0) / 1000).to_string());
+    request.num(limit.min(1 << 30)).arg(micros.unwrap_or_default());
     let mut items = reply::array(link.run(&request).await?)?.into_iter();
     let (secs, micros) = (reply::next(&mut items)?, reply::next(&mut items)?);
     let time = reply::time(&secs, &micros)?;
@@ -111,8 +112,8 @@ async fn due(
     Ok((time, out))
 }
 
-async fn dead_inodes(link: &Link, names: &Names, limit: usize, all: bool) -> Result<ScanPage> {
-    let (time, queue) = due(link, names.dead_inodes(), limit, all).await?;
+async fn dead_inodes(link: &Link, names: &Names, limit: usize, from: Option<Timestamp>) -> Result<ScanPage> {
+    let (time, queue) = due(link, names.dead_inodes(), limit, from).await?;
     let inode = |(member, due): (Bytes, Timestamp)| {
         let ino = InodeNo(reply::number(&Value::BulkString(member.to_vec()))?);
         Ok(Scanned::DeadInode(DeadInode { ino, due }))
@@ -120,8 +121,8 @@ async fn dead_inodes(link: &Link, names: &Names, limit: usize, all: bool) -> Res
     Ok(ScanPage { found: queue.into_iter().map(inode).collect::<Result<_>>()?, next: None, time })
 }
 
-async fn dead_objects(link: &Link, names: &Names, limit: usize, all: bool) -> Result<ScanPage> {
-    let (time, queue) = due(link, names.dead_objects(), limit, all).await?;
+async fn dead_objects(link: &Link, names: &Names, limit: usize, from: Option<Timestamp>) -> Result<ScanPage> {
+    let (time, queue) = due(link, names.dead_objects(), limit, from).await?;
     let object = |(member, due): (Bytes, Timestamp)| Ok(Scanned::DeadObject(parse_object(&member)?, due));
     Ok(ScanPage { found: queue.into_iter().map(object).collect::<Result<_>>()?, next: None, time })
 }

@@ -14,7 +14,7 @@ use carafe_meta::jobs::{
 use carafe_meta::store::{MetaStore, ScanRequest};
 use carafe_meta::{Client, ClientOptions};
 use carafe_types::record::SEGMENT_BYTES;
-use carafe_types::{FsError, SessionNo};
+use carafe_types::{FsError, SessionNo, Timestamp};
 use common::furnish::{furnish, volume};
 use common::tree::{Tree, dead_slices};
 use common::*;
@@ -43,7 +43,12 @@ impl ObjectDeleter for Bucket {
 }
 
 async fn all_dead(w: &World) -> usize {
-    w.memory.scan(&ScanRequest::DeadInodes { limit: 1000, all: true }).await.unwrap().found.len()
+    w.memory
+        .scan(&ScanRequest::DeadInodes { limit: 1000, from: Some(Timestamp(0)) })
+        .await
+        .unwrap()
+        .found
+        .len()
 }
 
 async fn sound(w: &World, c: &Client) {

@@ -4,6 +4,7 @@ use super::layout::At;
 use super::load::{bucket, list, quota};
 use super::{Context, Kv, Result, layout};
 use crate::store::{DeadInode, ScanPage, ScanRequest, Scanned};
+use bytes::Bytes;
 use carafe_types::{BucketNo, InodeNo, QuotaId, Timestamp};
 
 /// Reads a page.
@@ -22,8 +23,8 @@ pub fn scan<K: Kv + ?Sized>(kv: &K, at: &Context, request: &ScanRequest) -> Resu
             page.found.extend(list(kv, request)?.into_iter().map(Scanned::Name));
         }
         ScanRequest::Buckets { cursor, limit } => page.next = buckets(kv, *cursor, *limit, &mut page.found)?,
-        ScanRequest::DeadInodes { limit, all } => page.found = dead_inodes(kv, at.now, *limit, *all)?,
-        ScanRequest::DeadObjects { limit, all } => page.found = dead_objects(kv, at.now, *limit, *all)?,
+        ScanRequest::DeadInodes { limit, from } => page.found = dead_inodes(kv, at.now, *limit, *from)?,
+        ScanRequest::DeadObjects { limit, from } => page.found = dead_objects(kv, at.now, *limit, *from)?,
         ScanRequest::Volumes { after, limit } => page.found = volumes(kv, after.as_deref(), *limit)?,
         ScanRequest::Quotas => {
             page.found = quotas(kv)?.into_iter().map(|(id, state)| Scanned::Quota(id, state)).collect();
@@ -52,15 +53,29 @@ fn buckets<K: Kv + ?Sized>(
     Ok(Some(from))
 }
 
-/// The end of what is due at `now` in a queue.
-fn due_end(prefix: u8, now: Timestamp) -> Vec<u8> {
-    At::new(prefix).u64((now.0 as u64).saturating_add(1)).done()
+/// What is asked of a queue: what is due at `now`, or all from a time on.
+fn in_queue<K: Kv + ?Sized>(
+    kv: &K,
+    prefix: u8,
+    now: Timestamp,
+    limit: usize,
+    from: Option<Timestamp>,
+) -> Result<Vec<(Vec<u8>, Bytes)>> {
+    let start = At::new(prefix).u64(from.unwrap_or_default().0 as u64).done();
+    let end = match from {
+        Some(_) => At::new(prefix + 1).done(),
+        None => At::new(prefix).u64((now.0 as u64).saturating_add(1)).done(),
+    };
+    kv.range(&start, &end, limit)
 }
 
-fn dead_inodes<K: Kv + ?Sized>(kv: &K, now: Timestamp, limit: usize, all: bool) -> Result<Vec<Scanned>> {
-    let end = if all { At::new(b'l').done() } else { due_end(b'k', now) };
-    let pairs = kv.range(&At::new(b'k').done(), &end, limit)?;
-    pairs
+fn dead_inodes<K: Kv + ?Sized>(
+    kv: &K,
+    now: Timestamp,
+    limit: usize,
+    from: Option<Timestamp>,
+) -> Result<Vec<Scanned>> {
+    in_queue(kv, b'k', now, limit, from)?
         .iter()
         .map(|(key, _)| {
             let due = Timestamp(layout::parse_u64(key.get(1..9).unwrap_or_default())? as i64);
@@ -70,10 +85,13 @@ fn dead_inodes<K: Kv + ?Sized>(kv: &K, now: Timestamp, limit: usize, all: bool) 
         .collect()
 }
 
-fn dead_objects<K: Kv + ?Sized>(kv: &K, now: Timestamp, limit: usize, all: bool) -> Result<Vec<Scanned>> {
-    let end = if all { At::new(b'h').done() } else { due_end(b'g', now) };
-    let pairs = kv.range(&At::new(b'g').done(), &end, limit)?;
-    pairs
+fn dead_objects<K: Kv + ?Sized>(
+    kv: &K,
+    now: Timestamp,
+    limit: usize,
+    from: Option<Timestamp>,
+) -> Result<Vec<Scanned>> {
+    in_queue(kv, b'g', now, limit, from)?
         .iter()
         .map(|(key, _)| {
             let (due, object) = layout::parse_dead_object(key)?;

@@ -3,7 +3,7 @@
 use super::Subject;
 use super::world::{DIR, World, inode, name, object, parts, put, text};
 use crate::store::*;
-use carafe_types::{FileKind, InodeNo, QuotaId};
+use carafe_types::{FileKind, InodeNo, QuotaId, Timestamp};
 
 fn conflict(outcome: Outcome) -> Vec<Failed> {
     match outcome {
@@ -123,8 +123,8 @@ pub async fn a_refused_commit_leaves_nothing_behind(subject: &dyn Subject) {
     assert_eq!(w.b.record(inode(65)).await, None);
     assert_eq!(w.b.record(Key::DirTimes(DIR)).await, None);
     assert_eq!(w.b.names(DIR).await, []);
-    assert!(w.b.scan(ScanRequest::DeadInodes { limit: 9, all: true }).await.found.is_empty());
-    assert!(w.b.scan(ScanRequest::DeadObjects { limit: 9, all: true }).await.found.is_empty());
+    assert!(w.b.scan(ScanRequest::DeadInodes { limit: 9, from: Some(Timestamp(0)) }).await.found.is_empty());
+    assert!(w.b.scan(ScanRequest::DeadObjects { limit: 9, from: Some(Timestamp(0)) }).await.found.is_empty());
     let quota = w.a.quota(QuotaId::ROOT).await.expect("the root quota is there");
     assert_eq!((quota.left_bytes, quota.left_inodes, quota.reserved), (1 << 62, 1 << 40, 0));
     assert_eq!(w.a.load(LoadRequest::default()).await.seq, before);

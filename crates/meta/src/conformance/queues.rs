@@ -3,12 +3,12 @@
 use super::Subject;
 use super::world::{Peer, World, object, text};
 use crate::store::*;
-use carafe_types::{InodeNo, SliceId};
+use carafe_types::{InodeNo, SliceId, Timestamp};
 
 const HOUR_MS: u64 = 3_600_000;
 
 async fn dead_inodes(peer: &Peer, all: bool) -> Vec<u64> {
-    let page = peer.scan(ScanRequest::DeadInodes { limit: 100, all }).await;
+    let page = peer.scan(ScanRequest::DeadInodes { limit: 100, from: all.then_some(Timestamp(0)) }).await;
     let inode = |s: Scanned| match s {
         Scanned::DeadInode(d) => {
             assert!(all || d.due <= page.time, "{d:?} is not due at {:?}", page.time);
@@ -20,7 +20,7 @@ async fn dead_inodes(peer: &Peer, all: bool) -> Vec<u64> {
 }
 
 async fn dead_objects(peer: &Peer, all: bool) -> Vec<DeadObject> {
-    let page = peer.scan(ScanRequest::DeadObjects { limit: 100, all }).await;
+    let page = peer.scan(ScanRequest::DeadObjects { limit: 100, from: all.then_some(Timestamp(0)) }).await;
     let object = |s: Scanned| match s {
         Scanned::DeadObject(o, due) => {
             assert!(all || due <= page.time);
@@ -91,8 +91,22 @@ pub async fn queued_objects_come_out_when_due_or_when_all_are_asked_for(subject:
     assert_eq!(dead_objects(&w.b, true).await, [now, later, big]);
     w.b.write(vec![Write::QueueObject(big, 0)]).await;
     assert_eq!(dead_objects(&w.b, false).await, [now, big]);
-    let page = w.b.scan(ScanRequest::DeadObjects { limit: 1, all: true }).await.found;
-    assert_eq!(page.len(), 1);
+    // Page after page: each begins at the time of the last one.
+    let mut seen = Vec::new();
+    let mut from = Timestamp(0);
+    for _ in 0..5 {
+        let page = w.b.scan(ScanRequest::DeadObjects { limit: 2, from: Some(from) }).await.found;
+        assert!(page.len() <= 2);
+        for found in page {
+            let Scanned::DeadObject(object, due) = found else { panic!("no dead object: {found:?}") };
+            assert!(due >= from, "{due:?} is before {from:?}");
+            from = due;
+            if !seen.contains(&object) {
+                seen.push(object);
+            }
+        }
+    }
+    assert_eq!(seen, [now, big, later]);
 }
 
 /// `HoldOpen` and `DropOpen`, each as often as it likes.

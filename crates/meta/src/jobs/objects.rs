@@ -48,7 +48,7 @@ pub async fn delete_objects(
 ) -> FsResult<u64> {
     let mut gone = 0;
     loop {
-        let page = Scanner(client).page(&ScanRequest::DeadObjects { limit: PAGE, all: false }).await?;
+        let page = Scanner(client).page(&ScanRequest::DeadObjects { limit: PAGE, from: None }).await?;
         let due: Vec<DeadObject> = page
             .found
             .into_iter()

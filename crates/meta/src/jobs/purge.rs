@@ -68,7 +68,7 @@ pub async fn purge_inodes(client: &Client, progress: Progress<'_>) -> FsResult<P
 }
 
 async fn due_inodes(client: &Client) -> FsResult<Vec<InodeNo>> {
-    let page = Scanner(client).page(&ScanRequest::DeadInodes { limit: PAGE, all: false }).await?;
+    let page = Scanner(client).page(&ScanRequest::DeadInodes { limit: PAGE, from: None }).await?;
     Ok(page
         .found
         .into_iter()

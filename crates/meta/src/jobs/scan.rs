@@ -1,12 +1,14 @@
 //! Reading for jobs: page after page, in requests of a bounded size, patient while the store is away.
 
 use super::Client;
-use crate::store::{DirEntry, Key, ListRequest, ScanPage, ScanRequest, Scanned};
+use crate::store::{DeadInode, DeadObject, DirEntry, Key, ListRequest, ScanPage, ScanRequest, Scanned};
 use bytes::Bytes;
-use carafe_types::{BucketNo, EntryName, FsResult, InodeNo, SessionNo};
+use carafe_types::{BucketNo, EntryName, FsResult, InodeNo, SessionNo, Timestamp};
 
 /// Records asked for in one request.
 const RECORDS: usize = 500;
+/// Entries of a queue asked for in one request.
+const QUEUED: usize = 5000;
 
 /// See the module.
 #[derive(Clone, Copy)]
@@ -58,6 +60,52 @@ impl Scanner<'_> {
         let page = self.page(&ScanRequest::Buckets { cursor, limit }).await?;
         let bucket = |found| if let Scanned::Bucket(b, records) = found { Some((b, records)) } else { None };
         Ok((page.found.into_iter().filter_map(bucket).collect(), page.next))
+    }
+
+    /// All dead inodes, also those whose time has not come; one that is put off meanwhile may be told twice.
+    pub(crate) async fn dead_inodes(&self, visit: &mut (dyn FnMut(DeadInode) + Send)) -> FsResult<()> {
+        let request = |limit, from| ScanRequest::DeadInodes { limit, from: Some(from) };
+        self.queue(&request, &mut |found| match found {
+            Scanned::DeadInode(dead) => {
+                visit(dead);
+                Some(dead.due)
+            }
+            _ => None,
+        })
+        .await
+    }
+
+    /// All dead objects, in the same way.
+    pub(crate) async fn dead_objects(&self, visit: &mut (dyn FnMut(DeadObject) + Send)) -> FsResult<()> {
+        let request = |limit, from| ScanRequest::DeadObjects { limit, from: Some(from) };
+        self.queue(&request, &mut |found| match found {
+            Scanned::DeadObject(dead, due) => {
+                visit(dead);
+                Some(due)
+            }
+            _ => None,
+        })
+        .await
+    }
+
+    /// Follows a queue by due times. Each page begins at the time of the last entry of the one before, since others may
+    /// have the same time; where more have it than fit on a page, the page grows.
+    async fn queue(
+        &self,
+        request: &(dyn Fn(usize, Timestamp) -> ScanRequest + Sync),
+        visit: &mut (dyn FnMut(Scanned) -> Option<Timestamp> + Send),
+    ) -> FsResult<()> {
+        let (mut from, mut limit) = (Timestamp(0), QUEUED);
+        loop {
+            let found = self.page(&request(limit, from)).await?.found;
+            let ended = found.len() < limit;
+            let last = found.into_iter().filter_map(&mut *visit).last();
+            match last {
+                Some(last) if !ended && last > from => (from, limit) = (last, QUEUED),
+                Some(_) if !ended => limit *= 2,
+                _ => return Ok(()),
+            }
+        }
     }
 
     /// The sessions that are alive.

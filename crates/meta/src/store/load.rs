@@ -90,19 +90,19 @@ pub enum ScanRequest {
         /// About this many buckets.
         limit: usize,
     },
-    /// Dead inodes whose time has come.
+    /// Dead inodes, by the time when they may be purged.
     DeadInodes {
         /// At most this many.
         limit: usize,
-        /// Also those whose time has not come (for `fsck`).
-        all: bool,
+        /// `None`: whose time has come. Else all whose time is not before this one (for `fsck`).
+        from: Option<Timestamp>,
     },
-    /// Objects whose time to be deleted has come.
+    /// Dead objects, by the time when they may be deleted.
     DeadObjects {
         /// At most this many.
         limit: usize,
-        /// Also those whose time has not come (for `fsck` and `gc`).
-        all: bool,
+        /// `None`: whose time has come. Else all whose time is not before this one (for `fsck` and `gc`).
+        from: Option<Timestamp>,
     },
     /// Volumes by id, greater than `after`.
     Volumes {

@@ -4,7 +4,7 @@ use super::ROOT;
 use carafe_meta::format::{TRASH, UNLIMITED};
 use carafe_meta::store::{Key, ListRequest, MetaStore, ScanRequest, Scanned};
 use carafe_types::record::{Content, DirTimes, Extent, ExtentKind, Guard, Inode, Segment};
-use carafe_types::{EntryName, FileKind, InodeNo, QuotaId, SliceId};
+use carafe_types::{EntryName, FileKind, InodeNo, QuotaId, SliceId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Segments that the tests use at most.
@@ -175,7 +175,8 @@ impl Tree {
                 _ => {}
             }
         }
-        let dead = store.scan(&ScanRequest::DeadObjects { limit: 100_000, all: true }).await.unwrap();
+        let dead =
+            store.scan(&ScanRequest::DeadObjects { limit: 100_000, from: Some(Timestamp(0)) }).await.unwrap();
         let dead: BTreeSet<SliceId> = dead
             .found
             .iter()
@@ -202,7 +203,8 @@ async fn number(store: &dyn MetaStore, key: Key) -> i64 {
 
 /// Slices queued for deletion.
 pub async fn dead_slices(store: &dyn MetaStore) -> BTreeSet<SliceId> {
-    let page = store.scan(&ScanRequest::DeadObjects { limit: 100_000, all: true }).await.unwrap();
+    let page =
+        store.scan(&ScanRequest::DeadObjects { limit: 100_000, from: Some(Timestamp(0)) }).await.unwrap();
     let slice = |f: &Scanned| if let Scanned::DeadObject(o, _) = f { o.slice } else { panic!("an object") };
     page.found.iter().map(slice).collect()
 }

@@ -4,7 +4,7 @@ use super::repair::Repair;
 use super::{Check, Kind};
 use crate::cache::decimal;
 use crate::format::TRASH;
-use crate::store::{DirEntry, Key, ScanRequest, Scanned};
+use crate::store::{DirEntry, Key};
 use crate::tx::Node;
 use carafe_types::record::Guard;
 use carafe_types::{EntryName, FileKind, FsResult, InodeNo, QuotaId};
@@ -21,10 +21,12 @@ struct Below {
 impl Check<'_> {
     /// Notes the queue of the dead.
     pub(super) async fn read_dead(&mut self) -> FsResult<()> {
-        let page = self.scan.page(&ScanRequest::DeadInodes { limit: usize::MAX, all: true }).await?;
-        let inode = |found| if let Scanned::DeadInode(dead) = found { Some(dead.ino) } else { None };
-        self.dead = page.found.into_iter().filter_map(inode).collect();
-        Ok(())
+        let dead = &mut self.dead;
+        self.scan
+            .dead_inodes(&mut |inode| {
+                dead.insert(inode.ino);
+            })
+            .await
     }
 
     /// Follows all names below a directory that has none itself.

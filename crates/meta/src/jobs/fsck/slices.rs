@@ -3,7 +3,7 @@
 use super::repair::Repair;
 use super::{Check, Kind};
 use crate::cache::decimal;
-use crate::store::{DeadObject, Key, ScanRequest, Scanned};
+use crate::store::{DeadObject, Key};
 use carafe_types::record::{Extent, ExtentKind};
 use carafe_types::{FsResult, SessionUuid, SliceId};
 use std::collections::{HashMap, HashSet};
@@ -68,9 +68,15 @@ impl Uses {
 impl Check<'_> {
     /// Compares with the records that count owners and live bytes, and with the queue of dead objects.
     pub(super) async fn compare_slices(&mut self) -> FsResult<()> {
-        let page = self.scan.page(&ScanRequest::DeadObjects { limit: usize::MAX, all: true }).await?;
-        let object = |found| if let Scanned::DeadObject(o, _) = found { Some(o.slice) } else { None };
-        let dead: HashSet<SliceId> = page.found.into_iter().filter_map(object).collect();
+        let mut dead: HashSet<SliceId> = HashSet::new();
+        let uses = &self.uses.0;
+        self.scan
+            .dead_objects(&mut |object| {
+                if uses.contains_key(&object.slice) {
+                    dead.insert(object.slice);
+                }
+            })
+            .await?;
         let uses: Vec<(SliceId, Use)> = self.uses.0.iter().map(|(slice, one)| (*slice, *one)).collect();
         let mut done = 0;
         for some in uses.chunks(PAGE) {

@@ -33,7 +33,6 @@ mod mark;
 use super::sets::SliceSet;
 use super::{Progress, Scanner};
 use crate::client::Client;
-use crate::store::{ScanRequest, Scanned};
 use carafe_types::{FsError, FsResult, SessionNo, SessionUuid};
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -116,13 +115,12 @@ async fn sessions(client: &Client, alive: bool) -> FsResult<HashMap<SessionUuid,
 }
 
 async fn queued(client: &Client) -> FsResult<SliceSet> {
-    let page = Scanner(client).page(&ScanRequest::DeadObjects { limit: usize::MAX, all: true }).await?;
     let mut set = SliceSet::default();
-    for found in page.found {
-        if let Scanned::DeadObject(object, _) = found {
+    Scanner(client)
+        .dead_objects(&mut |object| {
             set.insert(object.slice);
-        }
-    }
+        })
+        .await?;
     Ok(set)
 }
 

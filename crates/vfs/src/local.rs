@@ -7,6 +7,7 @@ use carafe_cache::{Cache, CacheError, DirtyPermit, SliceFile, SliceKey};
 use carafe_types::{FsError, FsResult, SessionUuid};
 use parking_lot::Mutex;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
@@ -22,6 +23,8 @@ pub(crate) struct Local {
     memory: Cache,
     released: Arc<Notify>,
     broken_at: Mutex<Option<Instant>>,
+    /// Bytes that may be dirty, as of the last look: asking the cache each time costs more than a small write.
+    dirty_limit: AtomicU64,
     patience: Duration,
 }
 
@@ -34,7 +37,14 @@ impl Local {
             let released = released.clone();
             cache.on_release(move || released.notify_waiters());
         }
-        Local { disk: o.cache.clone(), memory, released, broken_at: Mutex::new(None), patience: o.patience }
+        Local {
+            disk: o.cache.clone(),
+            memory,
+            released,
+            broken_at: Mutex::new(None),
+            dirty_limit: AtomicU64::new(o.cache.stats().dirty_limit_bytes),
+            patience: o.patience,
+        }
     }
 
     /// The cache for new write buffers.
@@ -57,6 +67,7 @@ impl Local {
     /// The disk has failed or is full: the next buffers are in memory.
     pub(crate) fn disk_failed(&self, e: &CacheError) {
         let first = self.broken_at.lock().replace(Instant::now()).is_none();
+        self.dirty_limit.store(self.memory.stats().dirty_limit_bytes, Relaxed);
         if first {
             tracing::error!(error = %e, "the cache disk fails; new data is kept in memory, up to its bound, until it works again");
         }
@@ -130,6 +141,7 @@ impl Local {
     pub(crate) fn maintain(&self) {
         self.disk.maintain();
         self.memory.maintain();
+        self.dirty_limit.store(self.for_writing().stats().dirty_limit_bytes, Relaxed);
     }
 
     /// How full the write buffer is, 0.0 to 1.0 and above.
@@ -140,7 +152,7 @@ impl Local {
 
     /// Bytes that one slice may hold before it is committed: the buffer must never be full of a single open file.
     pub(crate) fn rotate_bytes(&self, block_size: u64) -> u64 {
-        let share = self.for_writing().stats().dirty_limit_bytes / 8;
+        let share = self.dirty_limit.load(Relaxed) / 8;
         let bytes = share.min(256 << 20).max(block_size);
         bytes / block_size * block_size
     }

@@ -93,7 +93,8 @@ impl Vfs {
         let node = &handle.node;
         let (dirty, lost) = {
             let state = node.state();
-            (state.is_dirty(), state.lost.clone())
+            // Nobody can open an unlinked file any more.
+            (state.is_dirty() && !state.unlinked, state.lost.clone())
         };
         let locked = node.locked.load(SeqCst);
         let flushed = if dirty && (locked || self.close_waits(node)) {

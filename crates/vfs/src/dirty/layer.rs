@@ -56,6 +56,8 @@ pub(crate) struct Layer {
     pub(crate) append: bool,
     /// The `dataver` of the content that the layer was begun over.
     pub(crate) ver: Option<u64>,
+    /// How often it was laid over newer content.
+    pub(crate) laid_over: u32,
     /// Which bytes the application wrote, if others of the file are in the layer, too: a file is inline as a whole.
     pub(crate) own: Option<PieceMap>,
     /// Slices that a commit has named whose outcome is not known.
@@ -91,6 +93,7 @@ impl Layer {
             rotating: false,
             append: false,
             ver: None,
+            laid_over: 0,
             own: None,
             sent: Mutex::default(),
         }

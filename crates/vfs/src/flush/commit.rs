@@ -1,6 +1,7 @@
 //! Uploading in the right shape, committing, and what follows.
 
 use super::blocks::BlocksError;
+use super::over::TIMES_MAX;
 use super::shape::{INLINE_SET_MAX, Job, Shape};
 use crate::dirty::{Layer, SliceBuf};
 use crate::journal::Entry;
@@ -223,7 +224,7 @@ impl Vfs {
                 drop(failed.insert(ino, self.lose(one.claim, &e.to_string())))
             }
             // Another session has changed the file meanwhile, and what goes along of it is out of date.
-            FsError::WouldBlock | FsError::Invalid(_) if Instant::now() < deadline => {
+            FsError::WouldBlock | FsError::Invalid(_) if one.claim.layer.laid_over < TIMES_MAX => {
                 match self.lay_over(one.claim).await {
                     Ok(claim) => {
                         let again = Box::pin(self.upload(vec![Job::new(claim)], deadline, failed)).await;

@@ -13,6 +13,9 @@ use crate::vfs::Vfs;
 use carafe_types::{FsResult, InodeNo};
 use std::sync::Arc;
 
+/// How often a layer may lose against other sessions before its flush fails.
+pub(super) const TIMES_MAX: u32 = 100;
+
 /// Bytes that are moved at a time.
 const COPY: u64 = 1 << 20;
 
@@ -54,6 +57,7 @@ impl Vfs {
         new.kill_set_id = old.kill_set_id;
         new.charged = old.charged;
         new.since = old.since;
+        new.laid_over = old.laid_over + 1;
         if let Some(inline) = inline {
             new.take_along(inline);
         }

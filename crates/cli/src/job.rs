@@ -26,7 +26,8 @@ impl Job {
         // A job loses nothing that was not lost before.
         store::check_fit(&info, true)?;
         let bucket = bucket::open(&superblock, &secrets).await?;
-        let options = ClientOptions { role: role.to_owned(), ..ClientOptions::default() };
+        let options =
+            ClientOptions { role: role.to_owned(), allow_volatile: true, ..ClientOptions::default() };
         let client = Client::open(store, options).await?;
         Ok(Job { superblock, client, bucket })
     }

@@ -104,22 +104,22 @@ pub(crate) async fn inspect(store: &dyn MetaStore) -> Outcome<(StoreInfo, Superb
 
 /// Whether the server's settings keep what they are given.
 pub(crate) fn check_fit(info: &StoreInfo, allow_volatile: bool) -> Outcome {
-    if !info.unfit.is_empty() {
-        return Err(Failure::new(
-            Exit::Refused,
-            format!("the metadata store is unfit: {}", info.unfit.join("; ")),
-        )
-        .next("change the server's settings, then try again"));
+    let unfit = info.unfit_unless(allow_volatile);
+    if unfit.is_empty() {
+        return Ok(());
     }
-    if info.durability == "volatile" && !allow_volatile {
-        return Err(Failure::new(
-            Exit::Refused,
-            "the metadata store is volatile: it keeps nothing over a restart, so an `fsync` would promise nothing",
-        )
-        .next("switch on `appendonly yes` in Redis, or accept the loss with --allow-volatile"));
-    }
+    let only_volatile = info.unfit_unless(true).is_empty();
+    let failure = Failure::new(Exit::Refused, format!("the metadata store is unfit: {}", unfit.join("; ")));
+    Err(failure.next(if only_volatile {
+        "change the server's settings, or accept the loss with --allow-volatile"
+    } else {
+        "change the server's settings, then try again"
+    }))
+}
+
+/// Tells what a person should know about the server.
+pub(crate) fn warn(info: &StoreInfo) {
     info.warnings.iter().for_each(|warning| tracing::warn!("{warning}"));
-    Ok(())
 }
 
 #[cfg(test)]

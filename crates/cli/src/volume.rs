@@ -43,7 +43,7 @@ pub(crate) struct VolumeArgs {
     pub(crate) upload_parallel: u16,
 
     /// Accept a metadata store that keeps nothing over a restart
-    #[arg(long)]
+    #[arg(long, env = "CARAFE_ALLOW_VOLATILE", value_parser = clap::builder::FalseyValueParser::new())]
     pub(crate) allow_volatile: bool,
 }
 
@@ -71,6 +71,7 @@ impl Volume {
         let store = store::connect(&MetaUrl::parse(url)?, secrets, false).await?;
         let (info, superblock) = store::inspect(store.as_ref()).await?;
         store::check_fit(&info, args.allow_volatile)?;
+        store::warn(&info);
         let bucket = bucket::open(&superblock, secrets).await?;
         let boot_id = read_boot_id().map_err(crate::failure::io("cannot read this boot's id"))?;
         let (cache, cache_dir) = open_cache(args, &superblock, boot_id)?;
@@ -79,7 +80,8 @@ impl Volume {
         options.upload_parallel = usize::from(args.upload_parallel);
         // What a dead daemon accepted may be committed by its own session only.
         let uuid = carafe_vfs::resumable_session(&options)?;
-        let client = ClientOptions { role, uuid, read_only, ..ClientOptions::default() };
+        let allow_volatile = args.allow_volatile;
+        let client = ClientOptions { role, uuid, read_only, allow_volatile, ..ClientOptions::default() };
         let client = Client::open(store, client).await?;
         let vfs = match Vfs::new(client.clone(), options).await {
             Ok(vfs) => vfs,

@@ -67,7 +67,7 @@ pub(crate) struct FormatArgs {
     inodes: Option<u64>,
 
     /// Accept a metadata store that keeps nothing over a restart
-    #[arg(long, visible_alias = "allow-volatile")]
+    #[arg(long, visible_alias = "allow-volatile", env = "CARAFE_ALLOW_VOLATILE", value_parser = clap::builder::FalseyValueParser::new())]
     force_volatile: bool,
 }
 
@@ -100,6 +100,7 @@ pub(crate) async fn run(args: &FormatArgs, as_json: bool) -> Outcome {
         return Err(StoreError::AlreadyFormatted { name }.into());
     }
     store::check_fit(&info, args.force_volatile)?;
+    store::warn(&info);
 
     let options = FormatOptions {
         bucket_options: public,

@@ -81,8 +81,9 @@ impl Client {
     /// [`StoreError::Damaged`] for a superblock of a newer program; whatever the store cannot do.
     pub async fn open(store: Arc<dyn MetaStore>, options: ClientOptions) -> Result<Arc<Client>, StoreError> {
         let info = store.info().await?;
-        if !info.unfit.is_empty() {
-            return Err(StoreError::Engine(format!("unfit for a file system: {}", info.unfit.join("; "))));
+        let unfit = info.unfit_unless(options.allow_volatile);
+        if !unfit.is_empty() {
+            return Err(StoreError::Engine(format!("unfit for a file system: {}", unfit.join("; "))));
         }
         let superblock = info.superblock.ok_or(StoreError::NotFormatted)?;
         let superblock = Superblock::decode(&superblock)

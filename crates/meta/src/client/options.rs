@@ -16,6 +16,8 @@ pub struct ClientOptions {
     pub cache_records: usize,
     /// Every change fails with EROFS.
     pub read_only: bool,
+    /// Accept a store that keeps nothing over a restart; the administrator said so.
+    pub allow_volatile: bool,
     /// How long objects stay in the bucket after nothing refers to them: at least two backup intervals, so that a
     /// restored backup is whole.
     pub delete_after: Duration,
@@ -28,6 +30,7 @@ impl Default for ClientOptions {
             uuid: None,
             cache_records: 1_000_000,
             read_only: false,
+            allow_volatile: false,
             delete_after: Duration::from_secs(3600),
         }
     }

@@ -29,6 +29,14 @@ pub struct StoreInfo {
     pub warnings: Vec<String>,
 }
 
+impl StoreInfo {
+    /// What a mount refuses. A store that keeps nothing over a restart (its line begins with `volatile:`) may be allowed.
+    pub fn unfit_unless(&self, allow_volatile: bool) -> Vec<&str> {
+        let counts = |line: &&str| !(allow_volatile && line.starts_with("volatile:"));
+        self.unfit.iter().map(String::as_str).filter(counts).collect()
+    }
+}
+
 /// A session to be.
 #[derive(Clone, Debug)]
 pub struct NewSession {

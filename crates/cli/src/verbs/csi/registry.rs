@@ -40,7 +40,9 @@ impl Connector {
         // A volume that no node could mount is not to be promised.
         bucket::open(&superblock, &secrets).await?;
         let role = "csi controller".to_owned();
-        Ok(Client::open(store, ClientOptions { role, ..ClientOptions::default() }).await?)
+        let allow_volatile = self.allow_volatile;
+        let options = ClientOptions { role, allow_volatile, ..ClientOptions::default() };
+        Ok(Client::open(store, options).await?)
     }
 }
 

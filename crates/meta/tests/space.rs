@@ -96,3 +96,36 @@ async fn the_reserve_of_a_dead_session_goes_back() {
     assert!(w.memory.reap(&b.session(), a.session().no).await.unwrap());
     b.reserve(QuotaId::ROOT, 1000).await.unwrap();
 }
+
+#[tokio::test]
+async fn a_file_takes_its_charge_along_and_what_cannot_stays() {
+    use carafe_meta::volumes::NewVolume;
+    let w = World::new().await;
+    let c = w.client().await;
+    let volume = |id: &str, capacity| NewVolume { capacity: Some(capacity), ..common::furnish::volume(id) };
+    let a = c.create_volume(&volume("a", 10_000)).await.unwrap();
+    let b = c.create_volume(&volume("b", 1_000)).await.unwrap();
+    let free = |q| c.statfs(q).free_bytes;
+    let f = file(&c, a.root, "f").await;
+    c.commit_writes(&[write(&c, f, 0, 600)]).await.unwrap();
+    assert_eq!((free(a.quota), free(b.quota)), (9_400, 1_000));
+    mv(&c, (a.root, "f"), (b.root, "f")).await.unwrap();
+    assert_eq!((free(a.quota), free(b.quota)), (10_000, 400));
+    let over = c.commit_writes(&[write(&c, f, 600, 500)]).await;
+    assert!(matches!(over, Err(FsError::NoSpace(_))), "{over:?}");
+    c.commit_writes(&[write(&c, f, 600, 400)]).await.unwrap();
+
+    let cross = Err(FsError::CrossQuota);
+    assert_eq!(c.link(&ME, f, a.root, &name("g")).await.map(drop), cross);
+    c.link(&ME, f, b.root, &name("g")).await.unwrap();
+    assert_eq!(mv(&c, (b.root, "f"), (a.root, "f")).await.map(drop), cross, "its other name stays");
+    mkdir(&c, b.root, "d").await;
+    assert_eq!(mv(&c, (b.root, "d"), (a.root, "d")).await.map(drop), cross);
+
+    let big = file(&c, a.root, "big").await;
+    c.commit_writes(&[write(&c, big, 0, 2_000)]).await.unwrap();
+    let refused = mv(&c, (a.root, "big"), (b.root, "big")).await;
+    assert!(matches!(refused, Err(FsError::NoSpace(_))), "{refused:?}");
+    c.close().await;
+    Tree::check(&*w.memory).await;
+}

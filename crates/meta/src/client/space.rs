@@ -14,7 +14,10 @@ impl Client {
     /// # Errors
     /// ENOENT; store errors.
     pub async fn quota_of(&self, ino: InodeNo) -> FsResult<QuotaId> {
-        self.getattr(ino).await.map(|found| found.attr.quota)
+        let quota = self.getattr(ino).await?.attr.quota;
+        // One that was made since the last renewal is asked for, so that `statfs` knows it at once.
+        self.run(|tx| tx.chain(quota)).await?;
+        Ok(quota)
     }
 
     /// Bytes left of the budget for inline data, at the last renewal and with own changes.

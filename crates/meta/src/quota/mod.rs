@@ -8,7 +8,7 @@ mod reserve;
 
 pub(crate) use reserve::Pools;
 
-use crate::store::{Commit, QuotaState, Write};
+use crate::store::{Commit, Key, QuotaState, Write};
 use crate::tx::{Op, Stop};
 use carafe_types::record::QuotaRecord;
 use carafe_types::{FsError, QuotaId};
@@ -90,6 +90,7 @@ impl QuotaTable {
 
     /// An own commit happened at `seq`.
     pub(crate) fn committed(&mut self, commit: &Commit, seq: u64) {
+        commit.writes.iter().for_each(|w| self.made(w, &commit.writes));
         let takes = commit.takes.iter().map(|t| (t.quota, t.bytes, t.inodes, 0));
         let reserves = commit.writes.iter().filter_map(|w| match w {
             Write::Reserve(q, by) => Some((*q, 0, 0, *by)),
@@ -105,6 +106,19 @@ impl QuotaTable {
             self.since.push(change);
         }
         self.inline_left -= commit.take_inline;
+    }
+
+    /// A quota that this session has just made is known before the next renewal.
+    fn made(&mut self, write: &Write, all: &[Write]) {
+        let Write::InitQuota(id, Some((left_bytes, left_inodes))) = write else { return };
+        let record = all.iter().find_map(|w| match w {
+            Write::Put(Key::Quota(q), record) if q == id => Some(record.clone()),
+            _ => None,
+        });
+        if let Some(record) = record {
+            let (left_bytes, left_inodes) = (*left_bytes, *left_inodes);
+            self.learn(*id, &QuotaState { record, left_bytes, left_inodes, reserved: 0 });
+        }
     }
 
     fn count(&mut self, change: &Change) {

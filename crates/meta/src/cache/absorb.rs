@@ -94,6 +94,8 @@ impl Cache {
         let key = WatchKey::Names(list.dir);
         let touched: Vec<bool> =
             found.iter().map(|f| self.own.last(&Touched::Name(list.dir, f.name.clone())) > seq).collect();
+        // Of a part of a directory names may have been forgotten, those of newer own changes as well.
+        let unchanged = self.own_change_of(&key) <= seq;
         let Some(e) = self.writable(&key, seq) else { return };
         let whole = list.after.is_none() && found.len() < list.limit;
         if !whole {
@@ -105,6 +107,9 @@ impl Cache {
         }
         if whole {
             e.complete = Complete::Everything;
+        } else if unchanged && e.complete == Complete::Nothing {
+            let to = found.last().filter(|_| found.len() >= list.limit);
+            e.knows_stretch(list.after.as_ref(), to.map(|f| &f.name));
         }
     }
 }

@@ -39,6 +39,9 @@ pub(crate) enum Body {
 /// The most names that are kept of a directory that is not known as a whole, when more come along unasked.
 const NAMES_KEPT: usize = 8192;
 
+/// Stretches that are kept of a directory: who renames is at two places at once.
+const STRETCHES: usize = 4;
+
 /// The most names that come along with one.
 const AHEAD_MAX: usize = 256;
 
@@ -76,6 +79,9 @@ pub(crate) struct Entry {
     pub(crate) too_big: bool,
     /// Of such a directory, how many names come along with one that is asked for.
     ahead: NamesAhead,
+    /// Stretches of such a directory of which all names are known: behind the first up to the second, which is the end if
+    /// there is none.
+    stretches: Vec<(Option<EntryName>, Option<EntryName>)>,
     /// A merge on a record that was not known happened at this place: a listing older than it is not complete.
     pub(crate) skipped: u64,
     /// The tick of the last use.
@@ -96,6 +102,7 @@ impl Entry {
             complete,
             too_big: false,
             ahead: NamesAhead::default(),
+            stretches: Vec::new(),
             skipped: 0,
             used: 0,
             body,
@@ -140,7 +147,26 @@ impl Entry {
         let Body::Names(map) = &self.body else { return None };
         match map.get(name) {
             Some(known) => Some(known.value),
-            None => (self.complete > Complete::Nothing).then_some(None),
+            None => (self.complete > Complete::Nothing || self.stretch_of(name).is_some()).then_some(None),
+        }
+    }
+
+    fn stretch_of(&self, name: &EntryName) -> Option<usize> {
+        self.stretches.iter().position(|(from, to)| {
+            from.as_ref().is_none_or(|from| from < name) && to.as_ref().is_none_or(|to| name <= to)
+        })
+    }
+
+    /// All names behind `after` up to `to` have been put in.
+    pub(crate) fn knows_stretch(&mut self, after: Option<&EntryName>, to: Option<&EntryName>) {
+        // One that reaches to where this one begins goes on in it.
+        let from = match after.and_then(|after| self.stretch_of(after)) {
+            Some(at) => self.stretches.remove(at).0,
+            None => after.cloned(),
+        };
+        self.stretches.push((from, to.cloned()));
+        if self.stretches.len() > STRETCHES {
+            self.stretches.remove(0);
         }
     }
 
@@ -165,6 +191,7 @@ impl Entry {
             && map.len() + more > NAMES_KEPT
         {
             map.retain(|_, known| known.value.is_none());
+            self.stretches.clear();
         }
     }
 

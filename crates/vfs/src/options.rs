@@ -15,7 +15,7 @@ pub struct VfsOptions {
     pub boot_id: [u8; 16],
     /// `close()` always waits until the file is durable, also where nobody else looks.
     pub close_sync: bool,
-    /// Objects on their way to the bucket at once. Each holds up to two blocks in memory.
+    /// Objects on their way to the bucket at once. Each holds a block in memory.
     pub upload_parallel: usize,
     /// How long fsync, publishing and reading wait for the bucket or the store before they give EIO.
     pub patience: Duration,

@@ -63,19 +63,19 @@ impl Remote {
         PackBuilder::new(session, n, self.generation)
     }
 
-    /// Writes a pack.
-    pub(crate) async fn put_pack(&self, id: &ObjectId, object: Bytes) -> Result<(), ObjectError> {
+    /// Writes an object.
+    pub(crate) async fn put(&self, id: &ObjectId, object: Bytes) -> Result<(), ObjectError> {
         self.bucket.put(&id.key(), object).await
     }
 
-    /// Writes a block of a slice of this session.
-    pub(crate) async fn put_block(
+    /// The object of a block of a slice of this session. `of`: the inode, and where in the file the block begins.
+    pub(crate) fn block(
         &self,
         slice: &SliceBuf,
         index: u64,
         payload: &[u8],
         of: (InodeNo, u64),
-    ) -> Result<(), ObjectError> {
+    ) -> (ObjectId, Bytes) {
         let trailer = BlockTrailer {
             session: slice.session,
             n: slice.id.n,
@@ -84,8 +84,7 @@ impl Remote {
             inode: of.0,
             file_offset: of.1,
         };
-        let object = encode_block([payload], &trailer);
-        self.bucket.put(&trailer.id().key(), object).await
+        (trailer.id(), encode_block([payload], &trailer))
     }
 
     /// Deletes blocks of a slice that no record names.

@@ -69,7 +69,7 @@ impl Vfs {
         let oid = builder.id();
         let object = builder.finish();
         let _turn = self.uploads.acquire().await;
-        self.until(deadline, || self.remote.put_pack(&oid, object.clone())).await?;
+        self.until(deadline, || self.remote.put(&oid, object.clone())).await?;
         self.counters.packs.add(1);
         self.counters.uploaded.add(len);
         match carafe_object::decode_chunks(&oid, &object, 0, 0..len) {

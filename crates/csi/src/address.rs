@@ -104,7 +104,8 @@ impl FsAddress {
         let mut url = self.meta_url.clone();
         if let Some(password) = &self.meta_password {
             // Without an authority (`embedded:///path`) there is no place for a password, and no use either.
-            let _ = url.set_password(Some(password.reveal()));
+            // The URL escapes what may not stand in it, but takes a `%` for an escape that was made already.
+            let _ = url.set_password(Some(&password.reveal().replace('%', "%25")));
         }
         Secret(url.into())
     }
@@ -141,6 +142,13 @@ mod tests {
         assert_eq!(address.meta_password().unwrap().reveal(), "p@ss/");
         assert_eq!(address.url_with_password().reveal(), "rediss://carafe:p%40ss%2F@redis:6380/3");
         assert!(!format!("{address:?}").contains("ss/"), "{address:?}");
+    }
+
+    #[test]
+    fn a_password_that_looks_escaped_stays_as_it_is() {
+        let address = FsAddress::new("redis://host", Some(Secret::new("100%25 %41%"))).unwrap();
+        let whole = FsAddress::new(address.url_with_password().reveal(), None).unwrap();
+        assert_eq!(whole.meta_password().unwrap().reveal(), "100%25 %41%");
     }
 
     #[test]

@@ -20,6 +20,13 @@ impl Tally {
     pub(crate) fn one() -> Self {
         Self { passed: 1, ..Self::default() }
     }
+
+    /// The sum of two.
+    pub(crate) fn add(&mut self, other: Self) {
+        self.passed += other.passed;
+        self.failed += other.failed;
+        self.note = format!("{}; {}", self.note.trim(), other.note.trim());
+    }
 }
 
 /// One named piece of work on a context `C`.

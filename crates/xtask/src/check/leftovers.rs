@@ -1,8 +1,7 @@
 //! A scratch directory that takes everything with it: files, mounts and processes.
 //!
-//! A test that is ended by its time limit cannot run its guards. Its servers and daemons name the scratch directory on their
-//! command lines, since it is `TMPDIR` for everything that the steps start, and its name is unique: so they can be found and ended one by
-//! one.
+//! A test that is ended by its time limit cannot run its guards. Its servers and daemons have inherited `TMPDIR`, which is the scratch
+//! directory for everything that the steps start, and its name is unique: so they can be found by their environment and ended one by one.
 
 use std::fs;
 use std::path::Path;
@@ -28,7 +27,7 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        for pid in processes_naming(self.dir.path()) {
+        for pid in processes_of(self.dir.path()) {
             println!("ending process {} that a test left behind", pid.as_raw_nonzero());
             let _ = kill_process(pid, Signal::KILL);
         }
@@ -38,15 +37,15 @@ impl Drop for Scratch {
     }
 }
 
-fn processes_naming(dir: &Path) -> Vec<Pid> {
-    let wanted = dir.as_os_str().as_encoded_bytes();
+fn processes_of(dir: &Path) -> Vec<Pid> {
+    let wanted = [b"TMPDIR=", dir.as_os_str().as_encoded_bytes()].concat();
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse::<i32>().ok())
         .filter(|pid| *pid != getpid().as_raw_nonzero().get())
         .filter(|pid| {
-            let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-            line.windows(wanted.len()).any(|window| window == wanted)
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            environment.split(|byte| *byte == 0).any(|variable| variable == wanted)
         })
         .filter_map(Pid::from_raw)
         .collect()

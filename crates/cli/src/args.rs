@@ -24,7 +24,6 @@ pub(crate) struct Cli {
 }
 
 #[derive(Subcommand, Debug)]
-#[expect(clippy::large_enum_variant, reason = "there is one of them in a process")]
 pub(crate) enum Verb {
     Format(format::FormatArgs),
     Mount(mount::MountArgs),

@@ -1,4 +1,5 @@
 //! Every wrong input that a person can give has its own message and exit code, and comes soon.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test ends where it fails, and says why")]
 
 use carafe_testkit::{RedisOptions, RedisServer, S3Keys, S3Server, ToolOutput, free_port};
 use std::path::Path;

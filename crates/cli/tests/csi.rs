@@ -1,5 +1,6 @@
 //! `carafe csi` from creation to deletion of a volume: with the embedded engine in its own process, with Redis and S3 by
 //! child processes.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test ends where it fails, and says why")]
 
 use carafe_csi::client::{CsiClient, mount_capability};
 use carafe_proto::csi::v1::volume_capability::access_mode::Mode;

@@ -1,4 +1,5 @@
 //! What a mount does when a part below it is full or damaged: a clear error, and nothing that was acknowledged is lost.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test ends where it fails, and says why")]
 
 use carafe_testkit::{FileSystem, MountOptions, RedisOptions, RedisServer, detach};
 use std::fs;

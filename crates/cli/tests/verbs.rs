@@ -1,4 +1,5 @@
 //! The life of a file system by its commands, on the embedded engine and a folder.
+#![allow(clippy::unwrap_used, clippy::print_stdout, reason = "a test ends where it fails, and says why")]
 
 use carafe_testkit::{ToolOutput, detach, is_mounted, wait_until};
 use std::os::unix::fs::MetadataExt;

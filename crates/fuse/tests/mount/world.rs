@@ -19,10 +19,10 @@ use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
 /// Capacity of the file system in these tests, bytes.
-pub const CAPACITY: i64 = 1 << 40;
+pub(crate) const CAPACITY: i64 = 1 << 40;
 
 /// A mounted file system in memory.
-pub struct World {
+pub(crate) struct World {
     mounted: Option<Mounted>,
     vfs: Arc<Vfs>,
     runtime: Runtime,
@@ -30,11 +30,11 @@ pub struct World {
 }
 
 impl World {
-    pub fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self::with(|_| {})
     }
 
-    pub fn with(change: impl FnOnce(&mut MountOptions)) -> Self {
+    pub(crate) fn with(change: impl FnOnce(&mut MountOptions)) -> Self {
         let runtime =
             tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
         let vfs = runtime.block_on(open());
@@ -47,16 +47,16 @@ impl World {
         World { mounted: Some(mounted), vfs, runtime, dir }
     }
 
-    pub fn root(&self) -> &Path {
+    pub(crate) fn root(&self) -> &Path {
         self.dir.path()
     }
 
-    pub fn path(&self, name: &str) -> PathBuf {
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
 
     /// Unmounts and waits for the end of the session.
-    pub fn end(mut self) {
+    pub(crate) fn end(mut self) {
         let mut mounted = self.mounted.take().unwrap();
         mounted.unmount(false).unwrap();
         self.runtime.block_on(mounted.wait()).unwrap();

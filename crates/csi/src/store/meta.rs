@@ -187,10 +187,10 @@ impl<C: Connect> FileSystems for MetaFileSystems<C> {
             Err(StoreError::Unavailable(format!("{url} did not answer within {} s", LIMIT.as_secs())))
         })?;
         let volumes = Arc::new(MetaVolumes::new(client));
-        if let Some((_, old)) = slot.replace((address.clone(), Arc::clone(&volumes))) {
-            if !Arc::ptr_eq(&old.client, &volumes.client) {
-                old.client.close().await;
-            }
+        if let Some((_, old)) = slot.replace((address.clone(), Arc::clone(&volumes)))
+            && !Arc::ptr_eq(&old.client, &volumes.client)
+        {
+            old.client.close().await;
         }
         Ok(volumes)
     }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use carafe_testkit::{Mount, wait_until};
 use common::ops::pattern;
 use common::promise::Loss;
-use common::stack::Stack;
+use common::stack::{Stack, Victim};
 use common::upkeep;
 use common::writer::{Signals, Writer};
 use rustix::fs::{Advice, fadvise};
@@ -66,48 +66,31 @@ fn survive(mount: &mut Mount, blows: u64, mut blow: impl FnMut(u64)) {
 
 /// Long enough that every writer has met the outage.
 const AWAY: Duration = Duration::from_secs(2);
+/// Longer than a lease, so that nothing answers only because the daemon has not noticed yet.
+const OVER_A_LEASE: Duration = Duration::from_secs(14);
+
+/// Writers on Redis and S3 while the victims die `blows` times.
+fn outage(victims: &[Victim], blows: u64) {
+    let mut stack = Stack::redis_and_s3();
+    let mut mount = stack.fs.mount().unwrap();
+    survive(&mut mount, blows, |_| stack.without(victims, || thread::sleep(AWAY)));
+    mount.unmount().unwrap();
+    upkeep::fsck_is_clean(&stack.fs);
+}
 
 #[test]
 fn a_redis_that_is_killed_and_restarted_loses_nothing_that_was_acknowledged() {
-    let mut stack = Stack::redis_and_s3();
-    let mut mount = stack.fs.mount().unwrap();
-    survive(&mut mount, 3, |_| {
-        let redis = stack.redis.as_mut().unwrap();
-        redis.kill();
-        thread::sleep(AWAY);
-        redis.restart().unwrap();
-    });
-    mount.unmount().unwrap();
-    upkeep::fsck_is_clean(&stack.fs);
+    outage(&[Victim::Redis], 3);
 }
 
 #[test]
 fn an_s3_server_that_is_killed_and_restarted_loses_nothing_that_was_acknowledged() {
-    let mut stack = Stack::redis_and_s3();
-    let mut mount = stack.fs.mount().unwrap();
-    survive(&mut mount, 2, |_| {
-        let s3 = stack.s3.as_mut().unwrap();
-        s3.kill();
-        thread::sleep(AWAY);
-        s3.restart().unwrap();
-    });
-    mount.unmount().unwrap();
-    upkeep::fsck_is_clean(&stack.fs);
+    outage(&[Victim::S3], 2);
 }
 
 #[test]
 fn both_servers_killed_at_once_lose_nothing_that_was_acknowledged() {
-    let mut stack = Stack::redis_and_s3();
-    let mut mount = stack.fs.mount().unwrap();
-    survive(&mut mount, 1, |_| {
-        stack.redis.as_mut().unwrap().kill();
-        stack.s3.as_mut().unwrap().kill();
-        thread::sleep(AWAY);
-        stack.s3.as_mut().unwrap().restart().unwrap();
-        stack.redis.as_mut().unwrap().restart().unwrap();
-    });
-    mount.unmount().unwrap();
-    upkeep::fsck_is_clean(&stack.fs);
+    outage(&[Victim::Redis, Victim::S3], 1);
 }
 
 #[test]
@@ -115,22 +98,21 @@ fn statfs_answers_from_memory_while_the_store_is_down() {
     let mut stack = Stack::redis_and_s3();
     let mount = stack.fs.mount().unwrap();
     let before = rustix::fs::statvfs(mount.path()).unwrap();
-    stack.redis.as_mut().unwrap().kill();
-    // Longer than a lease, so that nothing answers only because the daemon has not noticed yet.
-    let end = Instant::now() + Duration::from_secs(14);
     let mut times = Vec::new();
-    while Instant::now() < end {
-        let begun = Instant::now();
-        let now = rustix::fs::statvfs(mount.path()).unwrap();
-        times.push(begun.elapsed());
-        assert_eq!((now.f_blocks, now.f_bavail), (before.f_blocks, before.f_bavail));
-        thread::sleep(Duration::from_millis(50));
-    }
+    stack.without(&[Victim::Redis], || {
+        let end = Instant::now() + OVER_A_LEASE;
+        while Instant::now() < end {
+            let begun = Instant::now();
+            let now = rustix::fs::statvfs(mount.path()).unwrap();
+            times.push(begun.elapsed());
+            assert_eq!((now.f_blocks, now.f_bavail), (before.f_blocks, before.f_bavail));
+            thread::sleep(Duration::from_millis(50));
+        }
+    });
     times.sort();
     let (median, worst) = (times[times.len() / 2], times[times.len() - 1]);
     assert!(median < Duration::from_millis(1), "median {median:?}, worst {worst:?}");
     assert!(worst < Duration::from_millis(500), "median {median:?}, worst {worst:?}");
-    stack.redis.as_mut().unwrap().restart().unwrap();
 }
 
 #[test]
@@ -149,21 +131,19 @@ fn open_files_that_are_cached_are_read_while_store_and_bucket_are_down() {
         assert!(seen == *content);
         files.push(file);
     }
-    stack.redis.as_mut().unwrap().kill();
-    stack.s3.as_mut().unwrap().kill();
-    let end = Instant::now() + Duration::from_secs(14);
-    while Instant::now() < end {
-        for (file, content) in files.iter().zip(&contents) {
-            // The daemon is asked, not the page cache.
-            fadvise(file, 0, None, Advice::DontNeed).unwrap();
-            let mut seen = vec![0; content.len()];
-            file.read_exact_at(&mut seen, 0).unwrap();
-            assert!(seen == *content, "other bytes during an outage");
+    stack.without(&[Victim::Redis, Victim::S3], || {
+        let end = Instant::now() + OVER_A_LEASE;
+        while Instant::now() < end {
+            for (file, content) in files.iter().zip(&contents) {
+                // The daemon is asked, not the page cache.
+                fadvise(file, 0, None, Advice::DontNeed).unwrap();
+                let mut seen = vec![0; content.len()];
+                file.read_exact_at(&mut seen, 0).unwrap();
+                assert!(seen == *content, "other bytes during an outage");
+            }
+            thread::sleep(Duration::from_millis(500));
         }
-        thread::sleep(Duration::from_millis(500));
-    }
-    stack.s3.as_mut().unwrap().restart().unwrap();
-    stack.redis.as_mut().unwrap().restart().unwrap();
+    });
     wait_until("the mount to take new files again", PATIENCE, || {
         std::fs::write(mount.path().join("after"), b"x").is_ok()
     })
@@ -176,16 +156,19 @@ fn a_call_that_waits_for_the_store_is_answered_once_it_is_back() {
     let mount = stack.fs.mount().unwrap();
     let dir = mount.path().join("dir");
     std::fs::create_dir(&dir).unwrap();
-    stack.redis.as_mut().unwrap().kill();
     thread::scope(|scope| {
-        let waiting = scope.spawn(|| {
-            std::fs::write(dir.join("a"), b"written while the store was away").unwrap();
-            std::fs::rename(dir.join("a"), dir.join("b")).unwrap();
-            std::fs::read(dir.join("b")).unwrap()
+        let mut waiting = None;
+        stack.without(&[Victim::Redis], || {
+            waiting = Some(scope.spawn(|| {
+                std::fs::write(dir.join("a"), b"written while the store was away").unwrap();
+                std::fs::rename(dir.join("a"), dir.join("b")).unwrap();
+                std::fs::read(dir.join("b")).unwrap()
+            }));
+            thread::sleep(AWAY);
+            let early = waiting.as_ref().is_some_and(thread::ScopedJoinHandle::is_finished);
+            assert!(!early, "a rename was acknowledged without a store");
         });
-        thread::sleep(AWAY);
-        assert!(!waiting.is_finished(), "a rename was acknowledged without a store");
-        stack.redis.as_mut().unwrap().restart().unwrap();
-        assert_eq!(waiting.join().unwrap(), b"written while the store was away");
+        let seen = waiting.expect("it was started").join().unwrap();
+        assert_eq!(seen, b"written while the store was away");
     });
 }

@@ -23,6 +23,7 @@ mod proxy;
 mod redis;
 mod resp;
 mod s3;
+mod standby;
 pub mod tools;
 
 pub use chdb::ChdbEnv;
@@ -34,3 +35,4 @@ pub use proxy::{LatencyProxy, Traffic};
 pub use redis::{RedisOptions, RedisServer};
 pub use resp::{Reply, RespClient};
 pub use s3::{S3Client, S3Keys, S3Server};
+pub use standby::Standby;

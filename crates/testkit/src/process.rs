@@ -25,10 +25,15 @@ impl ServerProcess {
     /// # Errors
     /// If the program cannot be started or the log not opened.
     pub fn spawn(name: &str, mut command: Command, log: &Path) -> Result<Self> {
-        let out = File::options().create(true).append(true).open(log).context("open the log of a server")?;
-        command.stdin(Stdio::null()).stdout(out.try_clone()?).stderr(out);
-        let child = command.spawn().with_context(|| format!("start {:?}", command.get_program()))?;
-        Ok(Self { name: name.to_owned(), child, log: log.to_path_buf(), ended: None })
+        output_to(&mut command, log)?;
+        let child = command.stdin(Stdio::null()).spawn();
+        let child = child.with_context(|| format!("start {:?}", command.get_program()))?;
+        Ok(Self::adopt(name, child, log))
+    }
+
+    /// Takes over a child whose output goes to `log`.
+    pub(crate) fn adopt(name: &str, child: Child, log: &Path) -> Self {
+        Self { name: name.to_owned(), child, log: log.to_path_buf(), ended: None }
     }
 
     /// The process id.
@@ -128,6 +133,13 @@ impl Drop for ServerProcess {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// Standard output and error of a command are appended to `log`.
+pub(crate) fn output_to(command: &mut Command, log: &Path) -> Result<()> {
+    let out = File::options().create(true).append(true).open(log).context("open the log of a server")?;
+    command.stdout(out.try_clone()?).stderr(out);
+    Ok(())
 }
 
 /// Resident memory of a process in bytes, from `/proc`.

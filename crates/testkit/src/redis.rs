@@ -10,6 +10,7 @@ use tempfile::TempDir;
 use crate::net::free_port;
 use crate::process::ServerProcess;
 use crate::resp::{Reply, RespClient};
+use crate::standby::Standby;
 use crate::tools;
 
 const START: Duration = Duration::from_secs(20);
@@ -142,18 +143,52 @@ impl RedisServer {
         self.process = launch(&self.options, self.port, self.dir.path()).context("restart a redis server")?;
         Ok(())
     }
+
+    /// Prepares the next process of the server, for [`restart_by`](Self::restart_by).
+    ///
+    /// # Errors
+    /// If no process can be made.
+    pub fn standby(&self) -> Result<Standby> {
+        Standby::prepare(
+            "redis-server",
+            &command(&self.options, self.port, self.dir.path())?,
+            &log(self.dir.path()),
+        )
+    }
+
+    /// As [`restart`](Self::restart), without making a process.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn restart_by(&mut self, standby: Standby) -> Result<()> {
+        self.process.kill();
+        self.process = standby.go()?;
+        wait(&mut self.process, &self.options, self.port, self.dir.path()).context("restart a redis server")
+    }
 }
 
 fn launch(options: &RedisOptions, port: u16, dir: &Path) -> Result<ServerProcess> {
+    let mut process = ServerProcess::spawn("redis-server", command(options, port, dir)?, &log(dir))?;
+    wait(&mut process, options, port, dir)?;
+    Ok(process)
+}
+
+fn command(options: &RedisOptions, port: u16, dir: &Path) -> Result<Command> {
     let mut command = Command::new(tools::redis_server()?);
     command.args(arguments(options, port, dir)).current_dir(dir);
-    let mut process = ServerProcess::spawn("redis-server", command, &dir.join("redis.log"))?;
+    Ok(command)
+}
+
+fn log(dir: &Path) -> PathBuf {
+    dir.join("redis.log")
+}
+
+fn wait(process: &mut ServerProcess, options: &RedisOptions, port: u16, dir: &Path) -> Result<()> {
     process.wait_ready(START, || {
         let pong = connect(options, port, dir).and_then(|mut client| client.call(&["PING"]));
         // LOADING is an error answer: the server is up, but not ready.
         matches!(pong, Ok(Reply::Status(_)))
-    })?;
-    Ok(process)
+    })
 }
 
 fn arguments(options: &RedisOptions, port: u16, dir: &Path) -> Vec<String> {

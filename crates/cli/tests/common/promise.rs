@@ -74,6 +74,8 @@ pub(crate) type Outcome = Vec<(PathBuf, Want)>;
 pub(crate) struct Ledger {
     settled: BTreeMap<PathBuf, Node>,
     under_way: Vec<Outcome>,
+    /// What happened to which name, for the message of a broken promise.
+    history: Vec<(PathBuf, String)>,
 }
 
 impl Ledger {
@@ -105,6 +107,9 @@ impl Ledger {
 
     /// A call begins, or promises more than before; these are the outcomes that would be right from now on.
     pub(crate) fn attempt(&mut self, outcomes: Vec<Outcome>) {
+        for (path, want) in outcomes.iter().flatten() {
+            self.history.push((path.clone(), format!("maybe {}", name_of(want))));
+        }
         self.under_way = outcomes;
     }
 
@@ -112,6 +117,8 @@ impl Ledger {
     pub(crate) fn settle(&mut self, changes: Vec<(PathBuf, Option<Node>)>) {
         self.under_way.clear();
         for (path, node) in changes {
+            let now = node.as_ref().map_or_else(|| "gone".to_owned(), |node| name_of(&Want::of(node)));
+            self.history.push((path.clone(), format!("is {now}")));
             match node {
                 Some(node) => self.settled.insert(path, node),
                 None => self.settled.remove(&path),
@@ -121,21 +128,37 @@ impl Ledger {
 
     /// Compares with what is below `root` now, and takes what is found as settled.
     pub(crate) fn verify(&mut self, root: &Path, loss: Loss) -> Result<(), String> {
+        let result = self.compare(root, loss);
+        self.history.push((PathBuf::new(), format!("verified after the loss of a {loss:?}")));
+        result.map_err(|(path, what)| {
+            let about = self.history.iter().filter(|(p, _)| *p == path || p.as_os_str().is_empty());
+            let about: Vec<String> = about.map(|(_, event)| event.clone()).collect();
+            format!("{}: {what}\n  what happened to it: {}", path.display(), about.join(", "))
+        })
+    }
+
+    fn compare(&mut self, root: &Path, loss: Loss) -> Result<(), (PathBuf, String)> {
         let touched: BTreeSet<PathBuf> =
             self.under_way.iter().flatten().map(|(path, _)| path.clone()).collect();
         for (path, node) in self.settled.iter().filter(|(path, _)| !touched.contains(*path)) {
-            check(root, path, &Want::of(node), loss)?;
+            check(root, path, &Want::of(node), loss).map_err(|what| (path.clone(), what))?;
         }
         let outcomes = std::mem::take(&mut self.under_way);
-        let misfit =
-            |outcome: &Outcome| outcome.iter().find_map(|(path, want)| check(root, path, want, loss).err());
-        let failures: Vec<String> = outcomes.iter().filter_map(misfit).collect();
+        let misfit = |outcome: &Outcome| {
+            let wrong =
+                |(path, want): &(PathBuf, Want)| Some((path.clone(), check(root, path, want, loss).err()?));
+            outcome.iter().find_map(wrong)
+        };
+        let failures: Vec<(PathBuf, String)> = outcomes.iter().filter_map(misfit).collect();
         if !outcomes.is_empty() && failures.len() == outcomes.len() {
-            return Err(format!("no outcome of the call under way fits: {}", failures.join("; or ")));
+            let path = failures[0].0.clone();
+            return Err((path, format!("no outcome of the call under way fits: {failures:?}")));
         }
         self.adopt(root, &touched, loss);
-        let extra: Vec<_> = walk(root).into_iter().filter(|path| !self.settled.contains_key(path)).collect();
-        if extra.is_empty() { Ok(()) } else { Err(format!("names that should not exist: {extra:?}")) }
+        match walk(root).into_iter().find(|path| !self.settled.contains_key(path)) {
+            None => Ok(()),
+            Some(extra) => Err((extra, "it should not exist".to_owned())),
+        }
     }
 
     fn adopt(&mut self, root: &Path, touched: &BTreeSet<PathBuf>, loss: Loss) {
@@ -183,7 +206,7 @@ fn check(root: &Path, path: &Path, want: &Want, loss: Loss) -> Result<(), String
         (Want::Closed(_), Loss::Machine) => &Want::Any,
         (want, _) => want,
     };
-    let wrong = |what: String| Err(format!("{}: {what}", path.display()));
+    let wrong = |what: String| Err(what);
     match (want, read(root, path)) {
         (Want::Absent, Found::Absent) | (Want::Dir, Found::Dir) | (Want::Any, Found::File(_)) => Ok(()),
         (Want::Exact(bytes), Found::File(found)) => match first_difference(bytes, &found) {
@@ -224,10 +247,11 @@ fn name_of(want: &Want) -> String {
     match want {
         Want::Absent => "nothing".to_owned(),
         Want::Dir => "a directory".to_owned(),
-        Want::Exact(bytes) => format!("a file of {} bytes", bytes.len()),
+        Want::Exact(bytes) => format!("a durable file of {} bytes", bytes.len()),
         Want::Growing { at_least, of } => format!("a file of {at_least} to {} bytes", of.len()),
         Want::Mixed(old, new) => format!("a file of {} or {} bytes", old.len(), new.len()),
-        Want::Any | Want::Closed(_) => "a file".to_owned(),
+        Want::Any => "a file".to_owned(),
+        Want::Closed(want) => format!("closed, {}", name_of(want).replace("durable ", "")),
     }
 }
 

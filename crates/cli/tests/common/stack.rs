@@ -3,6 +3,13 @@
 use carafe_testkit::{FileSystem, RedisOptions, RedisServer, S3Server};
 use tempfile::TempDir;
 
+/// A server that dies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Victim {
+    Redis,
+    S3,
+}
+
 /// Servers, and the file system on them. Mounts must be dropped before it.
 pub(crate) struct Stack {
     pub(crate) redis: Option<RedisServer>,
@@ -43,6 +50,29 @@ impl Stack {
         let fs = FileSystem::embedded(dir.path()).unwrap();
         fs.format().unwrap();
         Self { redis: None, s3: None, fs, dir }
+    }
+
+    /// Kills servers, lets `meanwhile` happen, and starts them again. Works while threads of the test hold files of a mount open.
+    pub(crate) fn without(&mut self, victims: &[Victim], meanwhile: impl FnOnce()) {
+        let redis =
+            victims.contains(&Victim::Redis).then(|| self.redis.as_mut().expect("a stack with Redis"));
+        let s3 = victims.contains(&Victim::S3).then(|| self.s3.as_mut().expect("a stack with S3"));
+        // The next processes are made while all is well.
+        let mut redis = redis.map(|server| (server.standby().unwrap(), server));
+        let mut s3 = s3.map(|server| (server.standby().unwrap(), server));
+        if let Some((_, server)) = &mut redis {
+            server.kill();
+        }
+        if let Some((_, server)) = &mut s3 {
+            server.kill();
+        }
+        meanwhile();
+        if let Some((next, server)) = s3 {
+            server.restart_by(next).unwrap();
+        }
+        if let Some((next, server)) = redis {
+            server.restart_by(next).unwrap();
+        }
     }
 
     /// A plain directory on the local disk, made at the first call.

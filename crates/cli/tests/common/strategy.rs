@@ -17,7 +17,7 @@ const ODD: &[Path] = &[".", "X", "a/X", "a/", "b/.", "a/b/a/b"];
 const TARGETS: &[Path] = &["a", "b", "f", "g", "a/f", "./b", "nowhere", "L", "L/L/L/L/L/L/L/L", "b/a/f"];
 /// Few files, so that what is set is also read.
 const LABELLED: &[Path] = &["a", "f"];
-const XATTRS: &[Path] = &["user.a", "user.a", "user.a", "user.b", "trusted.c"];
+const XATTRS: &[Path] = &["user.a", "user.a", "user.a", "user.b", "trusted.c", "user.", "bad"];
 
 fn path() -> impl Strategy<Value = Path> {
     prop_oneof![30 => select(FILES), 14 => select(DIRS), 6 => select(FRESH), 1 => select(ODD)]
@@ -87,7 +87,7 @@ fn how() -> impl Strategy<Value = How> {
         access,
         create,
         excl,
-        trunc: trunc && access != Access::Read,
+        trunc,
         append,
         nofollow,
         directory,

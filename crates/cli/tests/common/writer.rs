@@ -19,6 +19,8 @@ const FILES: usize = 40;
 pub(crate) struct Writer {
     root: PathBuf,
     ledger: Ledger,
+    /// The two names of a file while it gets the second one and loses the first.
+    linking: Option<[PathBuf; 2]>,
     random: u64,
     next: u64,
 }
@@ -37,7 +39,7 @@ impl Writer {
     /// A writer in `root`, which is made.
     pub(crate) fn new(root: PathBuf, seed: u64) -> Self {
         std::fs::create_dir_all(&root).expect("make the writer's directory");
-        Self { root, ledger: Ledger::default(), random: seed.wrapping_mul(2) + 1, next: 0 }
+        Self { root, ledger: Ledger::default(), linking: None, random: seed.wrapping_mul(2) + 1, next: 0 }
     }
 
     /// Works until it is told to stop, or a call fails while something is dying.
@@ -57,7 +59,15 @@ impl Writer {
 
     /// Whether all promises were kept.
     pub(crate) fn verify(&mut self, loss: Loss) -> Result<(), String> {
-        self.ledger.verify(&self.root, loss).map_err(|what| format!("{}: {what}", self.root.display()))
+        self.ledger.verify(&self.root, loss).map_err(|what| format!("{}: {what}", self.root.display()))?;
+        // The ledger thinks of each name as a file of its own.
+        if let Some([old, new]) = self.linking.take()
+            && self.ledger.get(&old).is_some()
+            && self.ledger.get(&new).is_some()
+        {
+            self.unlink(&old).map_err(|error| format!("unlink {}: {error}", old.display()))?;
+        }
+        Ok(())
     }
 
     fn roll(&mut self, below: u64) -> u64 {
@@ -254,11 +264,14 @@ impl Writer {
         let Some((path, bytes, _)) = self.some_file() else { return Ok(()) };
         let new = self.fresh("link");
         let want = Want::Exact(Arc::clone(&bytes));
+        self.linking = Some([path.clone(), new.clone()]);
         self.ledger.attempt(vec![vec![(new.clone(), Want::Absent)], vec![(new.clone(), want)]]);
         linkat(CWD, self.root.join(&path), CWD, self.root.join(&new), AtFlags::empty())?;
         let durable = Some(Node::File { bytes, durable: true });
         self.ledger.settle(vec![(new, durable.clone()), (path.clone(), durable)]);
-        self.unlink(&path)
+        self.unlink(&path)?;
+        self.linking = None;
+        Ok(())
     }
 
     fn unlink(&mut self, path: &Path) -> Result<(), Errno> {

@@ -11,7 +11,7 @@ pub use client::S3Client;
 
 use std::fs;
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use tempfile::TempDir;
 
 use crate::net::free_port;
 use crate::process::ServerProcess;
+use crate::standby::Standby;
 use crate::tools;
 
 const START: Duration = Duration::from_secs(60);
@@ -143,6 +144,24 @@ impl S3Server {
         self.process = launch(self.ports, self.dir.path()).context("restart an s3 server")?;
         Ok(())
     }
+
+    /// Prepares the next process of the server, for [`restart_by`](Self::restart_by).
+    ///
+    /// # Errors
+    /// If no process can be made.
+    pub fn standby(&self) -> Result<Standby> {
+        Standby::prepare("weed", &command(self.ports, self.dir.path())?, &log(self.dir.path()))
+    }
+
+    /// As [`restart`](Self::restart), without making a process.
+    ///
+    /// # Errors
+    /// If it does not start.
+    pub fn restart_by(&mut self, standby: Standby) -> Result<()> {
+        self.process.kill();
+        self.process = standby.go()?;
+        wait(&mut self.process, self.ports.s3[0]).context("restart an s3 server")
+    }
 }
 
 /// The variables for an endpoint and keys, for example those of a proxy before the server.
@@ -159,18 +178,29 @@ pub(crate) fn s3_environment(endpoint: &str, keys: &S3Keys) -> Vec<(String, Stri
 }
 
 fn launch(ports: Ports, dir: &Path) -> Result<ServerProcess> {
+    let mut process = ServerProcess::spawn("weed", command(ports, dir)?, &log(dir))?;
+    wait(&mut process, ports.s3[0])?;
+    Ok(process)
+}
+
+fn command(ports: Ports, dir: &Path) -> Result<Command> {
     fs::create_dir_all(dir.join("data"))?;
     let mut command = Command::new(tools::weed()?);
     command.arg("server").args(arguments(ports, dir)).current_dir(dir);
-    let mut process = ServerProcess::spawn("weed", command, &dir.join("weed.log"))?;
-    let port = ports.s3[0];
+    Ok(command)
+}
+
+fn log(dir: &Path) -> PathBuf {
+    dir.join("weed.log")
+}
+
+fn wait(process: &mut ServerProcess, port: u16) -> Result<()> {
     process.wait_ready(START, || TcpStream::connect(("127.0.0.1", port)).is_ok())?;
     // The gateway listens before the volume server has joined: ready means that an upload succeeds.
     let probe = S3Client::new(port, S3Keys::admin());
     process.wait_ready(START, || {
         probe.create_bucket("ready").and_then(|()| probe.put("ready", "probe", b"x")).is_ok()
-    })?;
-    Ok(process)
+    })
 }
 
 fn arguments(ports: Ports, dir: &Path) -> Vec<String> {

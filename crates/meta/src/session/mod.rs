@@ -115,10 +115,12 @@ fn random_uuid() -> SessionUuid {
 }
 
 /// A resumed session does not know how many slices it had written, and no object may be written twice. It goes on at a
-/// number that grows by 65,536 a second, which no session reaches by counting.
+/// number that grows by one a microsecond: no session reaches it by counting, and a daemon that is killed and resumed
+/// several times a second never meets the number that it began with before.
 fn first_slice(session: &SessionRef, store_now: Timestamp) -> u64 {
-    let seconds = (store_now.parts().0 - EPOCH_2025).max(1) as u64;
-    if session.resumed { seconds << 16 } else { 1 }
+    let (seconds, nanos) = store_now.parts();
+    let micros = (seconds - EPOCH_2025).max(1) as u64 * 1_000_000 + u64::from(nanos / 1_000);
+    if session.resumed { micros } else { 1 }
 }
 
 fn new_session(uuid: SessionUuid, role: &str, now: Timestamp) -> NewSession {

@@ -104,9 +104,10 @@ impl VolumeControl {
     async fn info(&self, ino: InodeNo) -> FsResult<FileReport> {
         // With sizes as this mount sees them; extents are those of the last commit.
         let attr = self.volume.vfs.getattr(ino, None).await?.attr;
-        let (mut content, mut extents, mut left_out) = ("none", Vec::new(), 0);
+        let (mut content, mut extents, mut left_out, mut unsaved) = ("none", Vec::new(), 0, false);
         if attr.kind == FileKind::Regular {
             let found = self.volume.client.content(ino, 0..u64::MAX).await?;
+            unsaved = (found.attr.size, found.attr.mtime) != (attr.size, attr.mtime);
             content = match (found.inline.is_some(), found.extents.is_empty()) {
                 (true, _) => "inline",
                 (false, true) => "empty",
@@ -125,6 +126,7 @@ impl VolumeControl {
             quota: attr.quota.0,
             data_version: attr.dataver,
             content: content.to_owned(),
+            unsaved,
             extents,
             extents_left_out: left_out,
         })

@@ -169,7 +169,13 @@ impl From<MountError> for Failure {
             }
             _ => Exit::Failed,
         };
-        Failure::new(exit, error.to_string())
+        let what = error.to_string();
+        let others = what.contains("user_allow_other");
+        let failure = Failure::new(exit, what);
+        if others {
+            return failure.next("have root add that line, or mount for yourself alone with `-o private`");
+        }
+        failure
     }
 }
 

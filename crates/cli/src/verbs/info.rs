@@ -34,6 +34,8 @@ pub(crate) struct FileReport {
     pub(crate) data_version: u64,
     /// Where the content is: `empty`, `inline`, `extents`; `none` of what is no file.
     pub(crate) content: String,
+    /// It has changes that are not stored yet; `content` and `extents` are those of the last commit.
+    pub(crate) unsaved: bool,
     pub(crate) extents: Vec<ExtentReport>,
     /// Extents that did not fit into the answer.
     #[serde(default)]
@@ -124,7 +126,8 @@ fn show(report: &Report) -> String {
         lines.push(("length", format!("{} ({})", sum.bytes, Size(sum.bytes))));
     }
     if file.kind == "regular" {
-        lines.push(("content", file.content.clone()));
+        let unsaved = if file.unsaved { ", with changes that are not stored yet" } else { "" };
+        lines.push(("content", format!("{}{unsaved}", file.content)));
     }
     let mut text = format!("{}\n{}", report.path, out::pairs(&lines));
     if !file.extents.is_empty() {

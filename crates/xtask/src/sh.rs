@@ -3,9 +3,12 @@
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
+use rustix::process::{Pid, Signal, kill_process};
 
 /// Runs a command with the terminal's output; fails when it does.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
@@ -17,12 +20,16 @@ pub(crate) fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
+/// A program that runs longer hangs, for example on a mount that does not answer: it is ended, so that the table of results is printed.
+const PATIENCE: Duration = Duration::from_secs(25 * 60);
+
 /// Runs a command, passes its lines on as they come, and hands each to `look`. Both outputs go through one pipe.
 pub(crate) fn run_looking(command: &mut Command, mut look: impl FnMut(&str)) -> Result<()> {
     show(command);
     let (reader, writer) = std::io::pipe()?;
     command.stdin(Stdio::null()).stdout(writer.try_clone()?).stderr(writer);
     let mut child = command.spawn().with_context(|| not_started(command))?;
+    let ended = watch(&child);
     // The command keeps the writing ends: only without them does the pipe end with the child.
     command.stdout(Stdio::null()).stderr(Stdio::null());
     for line in BufReader::new(reader).split(b'\n') {
@@ -31,10 +38,24 @@ pub(crate) fn run_looking(command: &mut Command, mut look: impl FnMut(&str)) -> 
         look(&line);
     }
     let status = child.wait()?;
+    drop(ended);
     if !status.success() {
         bail!("{} ended with {status}", name(command));
     }
     Ok(())
+}
+
+/// Kills the child after [`PATIENCE`], unless the guard is dropped before.
+fn watch(child: &Child) -> Sender<()> {
+    let (guard, ended) = channel();
+    let pid = Pid::from_child(child);
+    std::thread::spawn(move || {
+        if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+            println!("ending a program after {} minutes", PATIENCE.as_secs() / 60);
+            let _ = kill_process(pid, Signal::KILL);
+        }
+    });
+    guard
 }
 
 /// Runs a command quietly and returns its standard output; fails with its standard error.

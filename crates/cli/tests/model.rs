@@ -10,7 +10,7 @@ mod common;
 
 use std::path::Path;
 
-use carafe_testkit::Mount;
+use carafe_testkit::{Mount, MountOptions};
 use common::arena::Arena;
 use common::driver;
 use common::stack::Stack;
@@ -23,8 +23,8 @@ fn operations() -> u64 {
     driver::number("CARAFE_MODEL_OPS", 20_000) / 2
 }
 
-fn run(stack: &Stack) {
-    let mut mount = stack.fs.mount().unwrap();
+fn run(stack: &Stack, options: MountOptions) {
+    let mut mount = stack.fs.mount_with(options).unwrap();
     let point = mount.path().to_path_buf();
     let arena = Arena::new(&stack.plain("reference"), &[&point]);
     driver::run(&arena, operations(), ACTORS, |plan| {
@@ -43,12 +43,14 @@ fn from_nothing(mount: &mut Mount) {
 
 #[test]
 fn random_operations_agree_with_a_local_disk_on_redis_and_s3() {
-    run(&Stack::redis_and_s3());
+    // A cache that is far too small, so that much is evicted and fetched again.
+    let options = MountOptions { cache_size: Some("64MiB".to_owned()), ..MountOptions::default() };
+    run(&Stack::redis_and_s3(), options);
 }
 
 #[test]
 fn random_operations_agree_with_a_local_disk_on_the_embedded_engine_and_a_folder() {
-    run(&Stack::embedded());
+    run(&Stack::embedded(), MountOptions::default());
 }
 
 /// Shows that the harness itself finds nothing where there is nothing: one local file system against another.

@@ -3,6 +3,7 @@
 //! A batch of 1,000 steps by four actors takes about a second, so the usual shrinking, one element at a time, would take too
 //! long: first whole chunks of steps are left out, halving their size, then proptest's own trees simplify what is left.
 
+use std::collections::VecDeque;
 use std::env;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -20,6 +21,8 @@ type Tree = Box<dyn ValueTree<Value = Step>>;
 const SHRINK: Duration = Duration::from_secs(120);
 /// Of a plan that could not be made small only so many steps are shown.
 const STEPS_SHOWN: usize = 60;
+/// What so many plans have left stays, while time and other plans pass over it, and is compared again.
+const KEPT: usize = 6;
 /// Steps of one actor in one plan.
 const BATCH: usize = 250;
 
@@ -48,6 +51,7 @@ pub(crate) fn run(arena: &Arena, ops: u64, actors: usize, mut after: impl FnMut(
     let mut tally = Tally::new();
     let mut done = 0;
     let mut plan_no = 0;
+    let mut kept = VecDeque::new();
     while done < ops {
         let mut trees = plant(&mut runner, &step, actors);
         let name = format!("plan-{plan_no}");
@@ -57,13 +61,19 @@ pub(crate) fn run(arena: &Arena, ops: u64, actors: usize, mut after: impl FnMut(
             again.map(|()| report).map_err(|what| Failure { at: None, late: true, what })
         });
         match result {
-            Ok(report) => add(&mut tally, report),
+            Ok(report) => {
+                add(&mut tally, &report);
+                kept.push_back((name, report));
+            }
             Err(failure) => fail(arena, seed, &name, &mut trees, failure, &mut after),
         }
-        arena.remove(&name);
+        if kept.len() > KEPT {
+            retire(arena, seed, kept.pop_front());
+        }
         done += (actors * BATCH) as u64;
         plan_no += 1;
     }
+    kept.into_iter().for_each(|plan| retire(arena, seed, Some(plan)));
     if env::var_os("CARAFE_MODEL_TALLY").is_some() {
         show(&format!("succeeded and failed: {tally:?}"));
     }
@@ -101,9 +111,18 @@ fn current(trees: &[Vec<Tree>]) -> Plan {
     trees.iter().map(|actor| actor.iter().map(|tree| tree.current()).collect()).collect()
 }
 
-fn add(tally: &mut Tally, report: Report) {
-    for (op, counts) in report.tally {
-        let sum = tally.entry(op).or_default();
+/// The last look at what a plan has left.
+fn retire(arena: &Arena, seed: u64, plan: Option<(String, Report)>) {
+    let Some((name, report)) = plan else { return };
+    if let Err(what) = arena.compare(&name, &report) {
+        panic!("{name} was right and is wrong some plans later (CARAFE_MODEL_SEED={seed}): {what}");
+    }
+    arena.remove(&name);
+}
+
+fn add(tally: &mut Tally, report: &Report) {
+    for (op, counts) in &report.tally {
+        let sum = tally.entry(op.clone()).or_default();
         *sum = [sum[0] + counts[0], sum[1] + counts[1]];
     }
 }

@@ -3,8 +3,8 @@
 use crate::adapter::{Adapter, ctx};
 use crate::answer::{self, GENERATION, answer};
 use crate::attr::to_file_type;
-use crate::vfs::DirPage;
-use carafe_types::FsResult;
+use crate::vfs::{DirItem, DirPage};
+use carafe_types::{Attr, FsResult, QuotaId, Timestamp};
 use fuser::{
     FileHandle, FopenFlags, INodeNo, ReplyDirectory, ReplyDirectoryPlus, ReplyEmpty, ReplyOpen, Request,
 };
@@ -51,11 +51,13 @@ impl Adapter {
             match vfs.readdir(fh.0, cookie, PAGE_PLUS, true).await {
                 Ok(page) => {
                     for e in &page.entries {
-                        // An entry that lost its inode between names and attributes is gone: nothing to show.
-                        let Some(attr) = &e.attr else { continue };
                         let name = OsStr::from_bytes(&e.name);
-                        let ttl = if page.fixed { page.ttl } else { Duration::ZERO };
-                        if reply.add(nodes.node(e.ino), e.cookie, name, &ttl, &nodes.attr(attr), GENERATION) {
+                        let ttl = if page.fixed && e.attr.is_some() { page.ttl } else { Duration::ZERO };
+                        // A name whose inode is damaged or just went is listed; what stands in for its attributes has no
+                        // lifetime, so that the next look at it asks and is told.
+                        let attr = e.attr.clone().unwrap_or_else(|| unknown(e));
+                        if reply.add(nodes.node(e.ino), e.cookie, name, &ttl, &nodes.attr(&attr), GENERATION)
+                        {
                             break;
                         }
                     }
@@ -74,5 +76,23 @@ impl Adapter {
     pub(crate) fn do_fsyncdir(&self, fh: FileHandle, reply: ReplyEmpty) {
         let vfs = self.vfs.clone();
         self.serve(async move { answer::empty("fsyncdir", reply, vfs.fsyncdir(fh.0).await) });
+    }
+}
+
+fn unknown(item: &DirItem) -> Attr {
+    Attr {
+        ino: item.ino,
+        kind: item.kind,
+        mode: 0,
+        uid: 0,
+        gid: 0,
+        nlink: 1,
+        size: 0,
+        rdev: 0,
+        atime: Timestamp(0),
+        mtime: Timestamp(0),
+        ctime: Timestamp(0),
+        quota: QuotaId::ROOT,
+        dataver: 0,
     }
 }

@@ -1,6 +1,6 @@
 //! The words of the vfs that this crate uses, in one place.
 
 pub(crate) use carafe_vfs::{
-    Ctx, DirPage, Entry, Falloc, Invalidate, LockRequest, Lookup, NewNode, Opened, RenameMode, SeekWhence,
-    SetAttr, StatFs, Vfs, XattrMode,
+    Ctx, DirItem, DirPage, Entry, Falloc, Invalidate, LockRequest, Lookup, NewNode, Opened, RenameMode,
+    SeekWhence, SetAttr, StatFs, Vfs, XattrMode,
 };

@@ -68,7 +68,8 @@ async fn volumes_and_jobs_work_on_a_real_server() {
     b.closed(open);
     tokio::time::sleep(Duration::from_millis(300)).await;
     purge_inodes(&a, &silently).await.unwrap();
-    let waiting = store.scan(&ScanRequest::DeadInodes { limit: 100, from: Some(Timestamp(0)) }).await.unwrap();
+    let waiting =
+        store.scan(&ScanRequest::DeadInodes { limit: 100, from: Some(Timestamp(0)) }).await.unwrap();
     // What could not be freed at once (somebody stood in the bucket's list) is due in ten minutes.
     assert!(waiting.found.len() as u64 <= made, "{waiting:?}");
     sound(&*store, &a).await;

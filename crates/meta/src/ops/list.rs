@@ -36,7 +36,8 @@ pub(crate) fn attrs(tx: &mut Tx<'_>, inos: &[InodeNo]) -> Op<Vec<Option<Attr>>> 
     inos.iter()
         .map(|ino| match tx.attr(*ino) {
             Ok(attr) => Ok(Some(attr)),
-            Err(crate::tx::Stop::Fail(FsError::NotFound)) => Ok(None),
+            // A damaged record hides no names: whoever looks at that inode is told.
+            Err(crate::tx::Stop::Fail(FsError::NotFound | FsError::Io(_))) => Ok(None),
             Err(e) => Err(e),
         })
         .collect()

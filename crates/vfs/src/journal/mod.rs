@@ -76,7 +76,8 @@ impl Log {
     }
 
     fn write(&self, entries: &[Entry<'_>]) -> Option<JournalToken> {
-        let journal = self.journal.as_ref()?;
+        // A record without entries would say nothing, and read as a truncated one.
+        let journal = self.journal.as_ref().filter(|_| !entries.is_empty())?;
         let written = RECORD.with_borrow_mut(|record| {
             record.clear();
             entries.iter().for_each(|e| e.put(record));

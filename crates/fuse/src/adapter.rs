@@ -8,6 +8,7 @@
 
 use crate::attr::Nodes;
 use crate::control::Control;
+use crate::killed::{Waiting, Waits};
 use crate::vfs::{Ctx, Vfs};
 use carafe_types::{EntryName, FsError, FsResult, InodeNo};
 use fuser::{INodeNo, Request};
@@ -26,7 +27,11 @@ pub(crate) struct Adapter {
     pub(crate) nodes: Nodes,
     pub(crate) control: Option<Arc<dyn Control>>,
     runtime: Handle,
+    waiting: Arc<Waiting>,
 }
+
+/// A request on its way.
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Adapter {
     pub(crate) fn new(
@@ -35,21 +40,40 @@ impl Adapter {
         nodes: Nodes,
         control: Option<Arc<dyn Control>>,
     ) -> Self {
-        Adapter { vfs, nodes, control, runtime }
+        Adapter { vfs, nodes, control, runtime, waiting: Arc::default() }
+    }
+
+    /// The calls that wait, for who lets go of killed callers.
+    pub(crate) fn waiting(&self) -> &Arc<Waiting> {
+        &self.waiting
     }
 
     /// Runs the work of one request, here if it never has to wait. The work owns the request's reply, and `fuser`
-    /// answers EIO for a reply that is dropped.
-    pub(crate) fn serve(&self, work: impl Future<Output = ()> + Send + 'static) {
+    /// answers EIO for a reply that is dropped. Should the caller be killed while the work waits, it is let go.
+    pub(crate) fn serve(&self, request: &Request, work: impl Future<Output = ()> + Send + 'static) {
+        self.run(Box::pin(work), || self.waiting.enter(request.unique().0, request.pid()));
+    }
+
+    /// As [`Adapter::serve`], for work whose result must reach the kernel.
+    pub(crate) fn serve_to_end(&self, work: impl Future<Output = ()> + Send + 'static) {
+        self.run(Box::pin(work), || None);
+    }
+
+    fn run(&self, mut work: Work, wait: impl FnOnce() -> Option<Waits>) {
         let _context = self.runtime.enter();
-        let mut work: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(work);
         // Nobody needs to be woken by this poll: a runtime polls what it is given, and that poll leaves the real waker.
         let mut nobody = Context::from_waker(Waker::noop());
         match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut nobody))) {
             Ok(Poll::Ready(())) => {}
-            Ok(Poll::Pending) => drop(self.runtime.spawn(work)),
+            Ok(Poll::Pending) => {
+                let waits = wait();
+                drop(self.runtime.spawn(async move {
+                    work.await;
+                    drop(waits);
+                }));
+            }
             Err(_) => {
-                tracing::error!("a file system call panicked and is answered with EIO; please report this")
+                tracing::error!("a file system call panicked and is answered with EIO; please report this");
             }
         }
     }

@@ -47,9 +47,15 @@ impl Wanted {
 }
 
 impl Adapter {
-    pub(crate) fn do_getattr(&self, ino: INodeNo, fh: Option<FileHandle>, reply: ReplyAttr) {
+    pub(crate) fn do_getattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        fh: Option<FileHandle>,
+        reply: ReplyAttr,
+    ) {
         let (vfs, nodes, ino) = (self.vfs.clone(), self.nodes, self.inode(ino));
-        self.serve(async move {
+        self.serve(request, async move {
             answer::attr("getattr", nodes, reply, vfs.getattr(ino, fh.map(|f| f.0)).await);
         });
     }
@@ -64,14 +70,14 @@ impl Adapter {
     ) {
         let (vfs, nodes, ino, ctx) = (self.vfs.clone(), self.nodes, self.inode(ino), ctx(request));
         let change = wanted.resolve(setattr_extra(request), self.vfs.now());
-        self.serve(async move {
+        self.serve(request, async move {
             answer::attr("setattr", nodes, reply, vfs.setattr(&ctx, ino, fh.map(|f| f.0), &change).await);
         });
     }
 
-    pub(crate) fn do_readlink(&self, ino: INodeNo, reply: ReplyData) {
+    pub(crate) fn do_readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
         let (vfs, ino) = (self.vfs.clone(), self.inode(ino));
-        self.serve(async move {
+        self.serve(request, async move {
             answer("readlink", reply, vfs.readlink(ino).await, |reply, target| reply.data(&target));
         });
     }
@@ -93,10 +99,17 @@ impl Adapter {
         });
     }
 
-    pub(crate) fn do_getxattr(&self, ino: INodeNo, name: &OsStr, size: u32, reply: ReplyXattr) {
+    pub(crate) fn do_getxattr(
+        &self,
+        request: &Request,
+        ino: INodeNo,
+        name: &OsStr,
+        size: u32,
+        reply: ReplyXattr,
+    ) {
         let (vfs, ino, control) = (self.vfs.clone(), self.inode(ino), self.control.clone());
         let name = attribute(name);
-        self.serve(async move {
+        self.serve(request, async move {
             let value = match name {
                 Ok(name) if control::is_control(&name) => control::get(control, ino, &name).await,
                 Ok(name) => vfs.getxattr(ino, &name).await,
@@ -119,7 +132,7 @@ impl Adapter {
         let control = self.control.clone();
         let wanted = attribute(name).and_then(|n| xattr_mode(flags).map(|m| (n, m)));
         let value = Bytes::copy_from_slice(value);
-        self.serve(async move {
+        self.serve(request, async move {
             let done = match wanted {
                 Ok((name, _)) if control::is_control(&name) => {
                     control::set(control, &ctx, &name, value).await
@@ -131,9 +144,9 @@ impl Adapter {
         });
     }
 
-    pub(crate) fn do_listxattr(&self, ino: INodeNo, size: u32, reply: ReplyXattr) {
+    pub(crate) fn do_listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         let (vfs, ino) = (self.vfs.clone(), self.inode(ino));
-        self.serve(async move {
+        self.serve(request, async move {
             let names = vfs.listxattr(ino).await.map(|names| {
                 let mut list = Vec::new();
                 for name in names {
@@ -149,7 +162,7 @@ impl Adapter {
     pub(crate) fn do_removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
         let (vfs, ino, ctx) = (self.vfs.clone(), self.inode(ino), ctx(request));
         let name = attribute(name);
-        self.serve(async move {
+        self.serve(request, async move {
             let done = match name {
                 Ok(name) if control::is_control(&name) => Err(FsError::NotPermitted),
                 Ok(name) => vfs.removexattr(&ctx, ino, &name).await,

@@ -20,15 +20,21 @@ const PAGE_PLUS: usize = 256;
 impl Adapter {
     pub(crate) fn do_opendir(&self, request: &Request, ino: INodeNo, reply: ReplyOpen) {
         let (vfs, ino, ctx) = (self.vfs.clone(), self.inode(ino), ctx(request));
-        self.serve(async move {
+        self.serve_to_end(async move {
             let opened = vfs.opendir(&ctx, ino).await;
             answer("opendir", reply, opened, |reply, fh| reply.opened(FileHandle(fh), FopenFlags::empty()));
         });
     }
 
-    pub(crate) fn do_readdir(&self, fh: FileHandle, cookie: u64, mut reply: ReplyDirectory) {
+    pub(crate) fn do_readdir(
+        &self,
+        request: &Request,
+        fh: FileHandle,
+        cookie: u64,
+        mut reply: ReplyDirectory,
+    ) {
         let (vfs, nodes) = (self.vfs.clone(), self.nodes);
-        self.serve(async move {
+        self.serve(request, async move {
             let page: FsResult<DirPage> = vfs.readdir(fh.0, cookie, PAGE, false).await;
             match page {
                 Ok(page) => {
@@ -45,9 +51,15 @@ impl Adapter {
         });
     }
 
-    pub(crate) fn do_readdirplus(&self, fh: FileHandle, cookie: u64, mut reply: ReplyDirectoryPlus) {
+    pub(crate) fn do_readdirplus(
+        &self,
+        request: &Request,
+        fh: FileHandle,
+        cookie: u64,
+        mut reply: ReplyDirectoryPlus,
+    ) {
         let (vfs, nodes) = (self.vfs.clone(), self.nodes);
-        self.serve(async move {
+        self.serve(request, async move {
             match vfs.readdir(fh.0, cookie, PAGE_PLUS, true).await {
                 Ok(page) => {
                     for e in &page.entries {
@@ -70,12 +82,12 @@ impl Adapter {
 
     pub(crate) fn do_releasedir(&self, fh: FileHandle, reply: ReplyEmpty) {
         let vfs = self.vfs.clone();
-        self.serve(async move { answer::empty("releasedir", reply, vfs.releasedir(fh.0).await) });
+        self.serve_to_end(async move { answer::empty("releasedir", reply, vfs.releasedir(fh.0).await) });
     }
 
-    pub(crate) fn do_fsyncdir(&self, fh: FileHandle, reply: ReplyEmpty) {
+    pub(crate) fn do_fsyncdir(&self, request: &Request, fh: FileHandle, reply: ReplyEmpty) {
         let vfs = self.vfs.clone();
-        self.serve(async move { answer::empty("fsyncdir", reply, vfs.fsyncdir(fh.0).await) });
+        self.serve(request, async move { answer::empty("fsyncdir", reply, vfs.fsyncdir(fh.0).await) });
     }
 }
 

@@ -18,20 +18,28 @@ impl Adapter {
     pub(crate) fn do_open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
         let (vfs, ino, ctx) = (self.vfs.clone(), self.inode(ino), ctx(request));
         let kills = sys::open_kills_set_id(request);
-        self.serve(async move {
+        self.serve_to_end(async move {
             answer::opened(reply, vfs.open(&ctx, ino, flags.0, kills).await);
         });
     }
 
-    pub(crate) fn do_read(&self, fh: FileHandle, offset: u64, size: u32, reply: ReplyData) {
+    pub(crate) fn do_read(
+        &self,
+        request: &Request,
+        fh: FileHandle,
+        offset: u64,
+        size: u32,
+        reply: ReplyData,
+    ) {
         let vfs = self.vfs.clone();
-        self.serve(async move {
+        self.serve(request, async move {
             answer("read", reply, vfs.read(fh.0, offset, size).await, |reply, data| reply.data(&data));
         });
     }
 
     pub(crate) fn do_write(
         &self,
+        request: &Request,
         fh: FileHandle,
         offset: u64,
         data: &[u8],
@@ -44,7 +52,7 @@ impl Adapter {
         let mapped = flags.contains(WriteFlags::FUSE_WRITE_CACHE);
         // The buffer belongs to the thread that reads requests; a write that has to wait outlives it.
         let data = Bytes::copy_from_slice(data);
-        self.serve(async move {
+        self.serve(request, async move {
             let written = if mapped {
                 vfs.write_mapped(fh.0, offset, data, kills).await
             } else {
@@ -56,21 +64,21 @@ impl Adapter {
 
     pub(crate) fn do_flush(&self, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
         let vfs = self.vfs.clone();
-        self.serve(async move {
+        self.serve_to_end(async move {
             answer::empty("close", reply, vfs.flush(fh.0, owner.0).await);
         });
     }
 
     pub(crate) fn do_release(&self, fh: FileHandle, flock: Option<LockOwner>, reply: ReplyEmpty) {
         let vfs = self.vfs.clone();
-        self.serve(async move {
+        self.serve_to_end(async move {
             answer::empty("release", reply, vfs.release(fh.0, flock.map(|o| o.0)).await);
         });
     }
 
-    pub(crate) fn do_fsync(&self, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+    pub(crate) fn do_fsync(&self, request: &Request, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
         let vfs = self.vfs.clone();
-        self.serve(async move {
+        self.serve(request, async move {
             answer::empty("fsync", reply, vfs.fsync(fh.0, datasync).await);
         });
     }
@@ -84,7 +92,7 @@ impl Adapter {
         reply: ReplyEmpty,
     ) {
         let (vfs, ctx) = (self.vfs.clone(), ctx(request));
-        self.serve(async move {
+        self.serve(request, async move {
             let done = match falloc(mode) {
                 Ok(mode) => vfs.fallocate(&ctx, fh.0, mode, offset, len).await,
                 Err(e) => Err(e),
@@ -93,9 +101,16 @@ impl Adapter {
         });
     }
 
-    pub(crate) fn do_lseek(&self, fh: FileHandle, offset: i64, whence: i32, reply: ReplyLseek) {
+    pub(crate) fn do_lseek(
+        &self,
+        request: &Request,
+        fh: FileHandle,
+        offset: i64,
+        whence: i32,
+        reply: ReplyLseek,
+    ) {
         let vfs = self.vfs.clone();
-        self.serve(async move {
+        self.serve(request, async move {
             let found = match seek(offset, whence) {
                 Ok((offset, whence)) => vfs.lseek(fh.0, offset, whence).await,
                 Err(e) => Err(e),
@@ -114,7 +129,7 @@ impl Adapter {
     ) {
         let (vfs, ctx) = (self.vfs.clone(), ctx(request));
         let len = len.min(COPY_MAX);
-        self.serve(async move {
+        self.serve(request, async move {
             let copied = vfs.copy_file_range(&ctx, (from.0.0, from.1), (to.0.0, to.1), len).await;
             answer::written("copy_file_range", reply, copied.map(|n| n as u32));
         });

@@ -25,12 +25,12 @@ impl Filesystem for Adapter {
         Ok(())
     }
 
-    fn lookup(&self, _: &Req, parent: Ino, name: &OsStr, reply: ReplyEntry) {
-        self.do_lookup(parent, name, reply);
+    fn lookup(&self, r: &Req, parent: Ino, name: &OsStr, reply: ReplyEntry) {
+        self.do_lookup(r, parent, name, reply);
     }
 
-    fn getattr(&self, _: &Req, ino: Ino, fh: Option<Fh>, reply: ReplyAttr) {
-        self.do_getattr(ino, fh, reply);
+    fn getattr(&self, r: &Req, ino: Ino, fh: Option<Fh>, reply: ReplyAttr) {
+        self.do_getattr(r, ino, fh, reply);
     }
 
     fn setattr(
@@ -54,8 +54,8 @@ impl Filesystem for Adapter {
         self.do_setattr(r, ino, fh, Wanted { mode, uid, gid, size, atime, mtime }, reply);
     }
 
-    fn readlink(&self, _: &Req, ino: Ino, reply: ReplyData) {
-        self.do_readlink(ino, reply);
+    fn readlink(&self, r: &Req, ino: Ino, reply: ReplyData) {
+        self.do_readlink(r, ino, reply);
     }
 
     fn mknod(&self, r: &Req, parent: Ino, name: &OsStr, mode: u32, _: u32, rdev: u32, reply: ReplyEntry) {
@@ -105,7 +105,7 @@ impl Filesystem for Adapter {
 
     fn read(
         &self,
-        _: &Req,
+        r: &Req,
         _ino: Ino,
         fh: Fh,
         offset: u64,
@@ -114,12 +114,12 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        self.do_read(fh, offset, size, reply);
+        self.do_read(r, fh, offset, size, reply);
     }
 
     fn write(
         &self,
-        _: &Req,
+        r: &Req,
         _ino: Ino,
         fh: Fh,
         offset: u64,
@@ -129,7 +129,7 @@ impl Filesystem for Adapter {
         _lock_owner: Option<LockOwner>,
         reply: ReplyWrite,
     ) {
-        self.do_write(fh, offset, data, write_flags, reply);
+        self.do_write(r, fh, offset, data, write_flags, reply);
     }
 
     fn flush(&self, _: &Req, _ino: Ino, fh: Fh, lock_owner: LockOwner, reply: ReplyEmpty) {
@@ -149,28 +149,28 @@ impl Filesystem for Adapter {
         self.do_release(fh, lock_owner, reply);
     }
 
-    fn fsync(&self, _: &Req, _ino: Ino, fh: Fh, datasync: bool, reply: ReplyEmpty) {
-        self.do_fsync(fh, datasync, reply);
+    fn fsync(&self, r: &Req, _ino: Ino, fh: Fh, datasync: bool, reply: ReplyEmpty) {
+        self.do_fsync(r, fh, datasync, reply);
     }
 
     fn opendir(&self, r: &Req, ino: Ino, _flags: OpenFlags, reply: ReplyOpen) {
         self.do_opendir(r, ino, reply);
     }
 
-    fn readdir(&self, _: &Req, _ino: Ino, fh: Fh, offset: u64, reply: ReplyDirectory) {
-        self.do_readdir(fh, offset, reply);
+    fn readdir(&self, r: &Req, _ino: Ino, fh: Fh, offset: u64, reply: ReplyDirectory) {
+        self.do_readdir(r, fh, offset, reply);
     }
 
-    fn readdirplus(&self, _: &Req, _ino: Ino, fh: Fh, offset: u64, reply: ReplyDirectoryPlus) {
-        self.do_readdirplus(fh, offset, reply);
+    fn readdirplus(&self, r: &Req, _ino: Ino, fh: Fh, offset: u64, reply: ReplyDirectoryPlus) {
+        self.do_readdirplus(r, fh, offset, reply);
     }
 
     fn releasedir(&self, _: &Req, _ino: Ino, fh: Fh, _flags: OpenFlags, reply: ReplyEmpty) {
         self.do_releasedir(fh, reply);
     }
 
-    fn fsyncdir(&self, _: &Req, _ino: Ino, fh: Fh, _datasync: bool, reply: ReplyEmpty) {
-        self.do_fsyncdir(fh, reply);
+    fn fsyncdir(&self, r: &Req, _ino: Ino, fh: Fh, _datasync: bool, reply: ReplyEmpty) {
+        self.do_fsyncdir(r, fh, reply);
     }
 
     fn statfs(&self, _: &Req, ino: Ino, reply: ReplyStatfs) {
@@ -181,12 +181,12 @@ impl Filesystem for Adapter {
         self.do_setxattr(r, ino, name, v, flags, reply);
     }
 
-    fn getxattr(&self, _: &Req, ino: Ino, name: &OsStr, size: u32, reply: ReplyXattr) {
-        self.do_getxattr(ino, name, size, reply);
+    fn getxattr(&self, r: &Req, ino: Ino, name: &OsStr, size: u32, reply: ReplyXattr) {
+        self.do_getxattr(r, ino, name, size, reply);
     }
 
-    fn listxattr(&self, _: &Req, ino: Ino, size: u32, reply: ReplyXattr) {
-        self.do_listxattr(ino, size, reply);
+    fn listxattr(&self, r: &Req, ino: Ino, size: u32, reply: ReplyXattr) {
+        self.do_listxattr(r, ino, size, reply);
     }
 
     fn removexattr(&self, r: &Req, ino: Ino, name: &OsStr, reply: ReplyEmpty) {
@@ -195,7 +195,7 @@ impl Filesystem for Adapter {
 
     fn getlk(
         &self,
-        _: &Req,
+        r: &Req,
         _ino: Ino,
         fh: Fh,
         owner: LockOwner,
@@ -205,7 +205,7 @@ impl Filesystem for Adapter {
         pid: u32,
         reply: ReplyLock,
     ) {
-        self.do_getlk(fh, Range { owner, start, end, typ, pid }, reply);
+        self.do_getlk(r, fh, Range { owner, start, end, typ, pid }, reply);
     }
 
     fn setlk(
@@ -228,8 +228,8 @@ impl Filesystem for Adapter {
         self.do_fallocate(r, fh, (offset, len), mode, reply);
     }
 
-    fn lseek(&self, _: &Req, _ino: Ino, fh: Fh, offset: i64, whence: i32, reply: ReplyLseek) {
-        self.do_lseek(fh, offset, whence, reply);
+    fn lseek(&self, r: &Req, _ino: Ino, fh: Fh, offset: i64, whence: i32, reply: ReplyLseek) {
+        self.do_lseek(r, fh, offset, whence, reply);
     }
 
     fn copy_file_range(

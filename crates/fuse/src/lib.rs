@@ -21,6 +21,7 @@ mod errno;
 mod files;
 mod fs;
 mod kernel;
+mod killed;
 mod locks;
 mod mount;
 mod names;

@@ -30,9 +30,9 @@ pub(crate) struct Range {
 }
 
 impl Adapter {
-    pub(crate) fn do_getlk(&self, fh: FileHandle, range: Range, reply: ReplyLock) {
+    pub(crate) fn do_getlk(&self, request: &Request, fh: FileHandle, range: Range, reply: ReplyLock) {
         let vfs = self.vfs.clone();
-        self.serve(async move {
+        self.serve(request, async move {
             let held = match lock_request(LockKind::Posix, range) {
                 Ok(lock) => vfs.getlk(fh.0, &lock).await,
                 Err(e) => Err(e),
@@ -55,7 +55,7 @@ impl Adapter {
         let vfs = self.vfs.clone();
         let kind = if sys::is_flock(request) { LockKind::Flock } else { LockKind::Posix };
         let caller = request.pid();
-        self.serve(async move {
+        self.serve_to_end(async move {
             let lock = match lock_request(kind, range) {
                 Ok(lock) => lock,
                 Err(e) => return reply.error(report("lock", &e)),

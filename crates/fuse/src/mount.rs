@@ -8,6 +8,7 @@
 
 use crate::adapter::Adapter;
 use crate::attr::Nodes;
+use crate::killed;
 use crate::notify::KernelCaches;
 use crate::options::MountOptions;
 use crate::table::{FS_TYPE, mounted_at};
@@ -74,14 +75,15 @@ pub struct Mounted {
 /// [`MountError::NoDevice`] and [`MountError::Mount`].
 pub fn mount(vfs: Arc<Vfs>, runtime: Handle, options: &MountOptions) -> Result<Mounted, MountError> {
     let nodes = Nodes { root: options.root };
-    let adapter = Adapter::new(vfs.clone(), runtime, nodes, options.control.clone());
+    let adapter = Adapter::new(vfs.clone(), runtime.clone(), nodes, options.control.clone());
+    let waiting = Arc::downgrade(adapter.waiting());
     let session = begin(adapter, options)?;
-    let caches = session
-        .as_fd()
-        .try_clone_to_owned()
-        .map(|device| KernelCaches::new(session.notifier(), device, nodes))
-        .map_err(|source| MountError::Mount { dir: options.dir.clone(), source })?;
-    vfs.set_invalidator(Arc::new(caches));
+    let device = || {
+        let clone = session.as_fd().try_clone_to_owned();
+        clone.map_err(|source| MountError::Mount { dir: options.dir.clone(), source })
+    };
+    vfs.set_invalidator(Arc::new(KernelCaches::new(session.notifier(), device()?, nodes)));
+    runtime.spawn(killed::watch(waiting, device()?));
     set_read_ahead(options);
     let (send, ended) = oneshot::channel();
     std::thread::Builder::new()

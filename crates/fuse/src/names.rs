@@ -15,10 +15,10 @@ use std::path::Path;
 const TARGET_MAX: usize = 4095;
 
 impl Adapter {
-    pub(crate) fn do_lookup(&self, parent: INodeNo, wanted: &OsStr, reply: ReplyEntry) {
+    pub(crate) fn do_lookup(&self, request: &Request, parent: INodeNo, wanted: &OsStr, reply: ReplyEntry) {
         let (vfs, nodes, dir) = (self.vfs.clone(), self.nodes, self.inode(parent));
         let wanted = name(wanted);
-        self.serve(async move {
+        self.serve(request, async move {
             let found = match wanted {
                 Ok(wanted) => vfs.lookup(dir, &wanted).await,
                 Err(e) => Err(e),
@@ -38,7 +38,7 @@ impl Adapter {
     ) {
         let (vfs, nodes, dir, ctx) = (self.vfs.clone(), self.nodes, self.inode(parent), ctx(request));
         let wanted = name(wanted).and_then(|n| node.map(|node| (n, node)));
-        self.serve(async move {
+        self.serve(request, async move {
             let made = match wanted {
                 Ok((wanted, node)) => vfs.make(&ctx, dir, &wanted, node).await,
                 Err(e) => Err(e),
@@ -58,7 +58,7 @@ impl Adapter {
         let (vfs, nodes, dir, ctx) = (self.vfs.clone(), self.nodes, self.inode(parent), ctx(request));
         let wanted = name(wanted);
         let node = new_node(request, FileKind::Regular, mode, 0, None);
-        self.serve(async move {
+        self.serve_to_end(async move {
             let made = match wanted {
                 Ok(wanted) => vfs.create(&ctx, dir, &wanted, node, flags).await,
                 Err(e) => Err(e),
@@ -77,7 +77,7 @@ impl Adapter {
     ) {
         let (vfs, dir, ctx) = (self.vfs.clone(), self.inode(parent), ctx(request));
         let wanted = name(wanted);
-        self.serve(async move {
+        self.serve(request, async move {
             let done = match wanted {
                 Ok(wanted) if call == "rmdir" => vfs.rmdir(&ctx, dir, &wanted).await,
                 Ok(wanted) => vfs.unlink(&ctx, dir, &wanted).await,
@@ -97,7 +97,7 @@ impl Adapter {
     ) {
         let (vfs, ctx) = (self.vfs.clone(), ctx(request));
         let both = self.place(from).and_then(|f| self.place(to).map(|t| (f, t)));
-        self.serve(async move {
+        self.serve(request, async move {
             let done = match (both, rename_mode(flags)) {
                 (Ok((from, to)), Ok(mode)) => vfs.rename(&ctx, (from.0, &from.1), (to.0, &to.1), mode).await,
                 (Err(e), _) | (_, Err(e)) => Err(e),
@@ -109,7 +109,7 @@ impl Adapter {
     pub(crate) fn do_link(&self, request: &Request, ino: INodeNo, to: (INodeNo, &OsStr), reply: ReplyEntry) {
         let (vfs, nodes, ino, ctx) = (self.vfs.clone(), self.nodes, self.inode(ino), ctx(request));
         let to = self.place(to);
-        self.serve(async move {
+        self.serve(request, async move {
             let made = match to {
                 Ok((dir, wanted)) => vfs.link(&ctx, ino, dir, &wanted).await,
                 Err(e) => Err(e),

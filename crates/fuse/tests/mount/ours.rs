@@ -7,6 +7,8 @@ use rustix::fs::{XattrFlags, getxattr, listxattr, setxattr};
 use rustix::io::Errno;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
+use std::process::Command;
+use std::time::{Duration, Instant};
 
 fn get(path: &std::path::Path, name: &str) -> Result<String, Errno> {
     let mut buffer = vec![0u8; 4096];
@@ -41,6 +43,22 @@ fn attributes_are_kept_and_questions_are_answered_beside_them() {
     let n = listxattr(&file, names.as_mut_slice()).unwrap();
     assert_eq!(&names[..n], b"user.colour\0");
     w.end();
+}
+
+#[test]
+fn a_process_that_waits_for_an_answer_can_be_killed() {
+    let w = World::new();
+    for signal in ["-KILL", "-TERM"] {
+        let code = format!("import os\nos.getxattr({:?}, 'carafe.slow')", w.root().display().to_string());
+        let mut waiter = Command::new("python3").args(["-c", &code]).spawn().unwrap();
+        std::thread::sleep(Duration::from_millis(700));
+        assert!(waiter.try_wait().unwrap().is_none(), "it waits for its answer");
+        let begun = Instant::now();
+        assert!(Command::new("kill").args([signal, &waiter.id().to_string()]).status().unwrap().success());
+        assert!(!waiter.wait().unwrap().success());
+        assert!(begun.elapsed() < Duration::from_secs(10), "{signal} took {:?}", begun.elapsed());
+    }
+    assert_eq!(get(w.root(), "carafe.quick").as_deref(), Ok("quick of 64"), "others are answered");
 }
 
 #[test]

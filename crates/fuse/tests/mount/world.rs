@@ -15,6 +15,7 @@ use futures::future::BoxFuture;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -72,14 +73,19 @@ impl Drop for World {
     }
 }
 
-/// Answers every question with itself.
+/// Answers every question with itself, and `slow` after a minute only.
 #[derive(Debug)]
 struct Echo;
 
 impl Control for Echo {
     fn get(&self, ino: InodeNo, what: &str) -> BoxFuture<'_, FsResult<bytes::Bytes>> {
         let answer = format!("{what} of {ino}");
-        async move { Ok(answer.into()) }.boxed()
+        let wait = Duration::from_secs(if what == "slow" { 60 } else { 0 });
+        async move {
+            tokio::time::sleep(wait).await;
+            Ok(answer.into())
+        }
+        .boxed()
     }
 
     fn set(&self, what: &str, _: bytes::Bytes) -> BoxFuture<'_, FsResult<()>> {

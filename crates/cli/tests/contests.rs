@@ -1,5 +1,6 @@
 //! Several threads on two mounts want the same thing at the same time: each call has one winner, nothing is done twice and
 //! nothing is lost.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
 mod common;
 

@@ -1,4 +1,5 @@
 //! Bad luck that a mount must bear, and mistakes that only a mount can show: each with its message or its errno.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
 mod common;
 

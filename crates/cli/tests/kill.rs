@@ -2,6 +2,7 @@
 //! byte that fsync, rename or close had promised is there, and nothing else.
 //!
 //! `CARAFE_KILLS=200` kills more often, `CARAFE_KILL_SEED` repeats a run (the moments still differ).
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
 mod common;
 

@@ -5,6 +5,7 @@
 //! what comes back from store and bucket compared again.
 //!
 //! `CARAFE_MODEL_OPS=1000000` runs longer, `CARAFE_MODEL_SEED` repeats a run, `CARAFE_MODEL_TALLY=1` shows what was done.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
 mod common;
 

@@ -1,5 +1,6 @@
 //! Redis or the S3 server dies in the middle of the work of several writers and comes back: calls wait, nothing fails, and nothing
 //! that was acknowledged is lost.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
 mod common;
 

@@ -2,6 +2,7 @@
 //!
 //! Content is close-to-open, everything else exact. The random run sends each operation through one of the two mounts;
 //! `CARAFE_TWO_MOUNTS_OPS=20000` runs longer.
+#![allow(clippy::unwrap_used, reason = "a test may stop at once")]
 
 mod common;
 

@@ -16,7 +16,7 @@ use rustix::io::Errno;
 
 use super::attr::{Clock, Moved, Probe};
 use super::exec::{Outcome, Seen, Side};
-use super::ops::{Alloc, Op, SLOTS, Step, expand, parent};
+use super::ops::{Op, SLOTS, Step, expand, parent};
 
 /// The two directories of one side that an actor works in.
 pub(crate) struct Roots {
@@ -205,13 +205,6 @@ impl<'a> World<'a> {
         if let Some(slot) = op.writes_slot().and_then(|slot| self.slots[slot].as_mut()) {
             slot.dirty = slot.is_file;
             changed = Some(slot.ino);
-            if let Op::Allocate { how, at, .. } = op
-                && let Ok(stat) = fstat(&slot.reference)
-                && (*how == Alloc::Keep || *at >= stat.st_size as u64)
-            {
-                // It changes no byte: whether that moves the time of the content is left open.
-                self.unsettled.insert(slot.ino);
-            }
             if matches!(op, Op::MapWrite { sync: false, .. }) {
                 if (self.mounts.len() > 1 || slot.shared) && slot.is_file {
                     let synced = fsync(&slot.reference).and(fsync(&slot.mount));

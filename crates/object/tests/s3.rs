@@ -1,12 +1,11 @@
 //! Against a real S3 server (SeaweedFS), with real keys: what the library, the protocol and a service make of it.
 //!
-//! Needs the `weed` program: set `CARAFE_WEED` to it, or put it on `PATH`. Without it these tests fail; leave them out
+//! Needs the `weed` program, which `cargo xtask setup` installs. Without it these tests fail; leave them out
 //! with `cargo test -p carafe-object --lib --test conformance`.
 
 #![expect(clippy::unwrap_used, reason = "a failure in a helper of a test is a failure of the test")]
 
 mod common;
-mod seaweed;
 
 use bytes::Bytes;
 use carafe_object::client::Verb;
@@ -14,34 +13,42 @@ use carafe_object::{
     BlockTrailer, Bucket, BucketOptions, FsMarker, MemberInfo, ObjectError, PackBuilder, Secret,
     encode_block, parse_key,
 };
+use carafe_testkit::{S3Keys, S3Server};
 use carafe_types::{Generation, InodeNo, SessionUuid};
 use futures::TryStreamExt;
-use seaweed::{ADMIN, BUCKET, Identity, READER, Seaweed, WRITER};
 use std::time::{Duration, Instant};
 
-fn options(endpoint: &str, who: Identity) -> BucketOptions {
+/// The bucket that exists.
+const BUCKET: &str = "carafe-test";
+
+fn server() -> S3Server {
+    S3Server::start_with_bucket(BUCKET).unwrap()
+}
+
+fn options(endpoint: &str, keys: S3Keys) -> BucketOptions {
     BucketOptions {
         endpoint: Some(endpoint.into()),
-        access_key: Some(who.access_key.into()),
-        secret_key: Some(Secret::new(who.secret_key)),
+        access_key: Some(keys.access),
+        secret_key: Some(Secret::new(keys.secret)),
         ..BucketOptions::default()
     }
 }
 
 /// The test bucket under a prefix of its own.
-fn open(prefix: &str, who: Identity) -> Bucket {
-    let server = Seaweed::shared();
-    Bucket::open(&format!("s3://{BUCKET}/{prefix}"), &options(server.endpoint(), who)).unwrap()
+fn open(server: &S3Server, prefix: &str, keys: S3Keys) -> Bucket {
+    Bucket::open(&format!("s3://{BUCKET}/{prefix}"), &options(&server.endpoint(), keys)).unwrap()
 }
 
 #[tokio::test]
 async fn a_real_server_conforms() {
-    common::conforms(&*open("conformance", WRITER).client()).await;
+    let server = server();
+    common::conforms(&*open(&server, "conformance", S3Keys::writer()).client()).await;
 }
 
 #[tokio::test]
 async fn a_good_bucket_passes_its_check_and_stays_empty() {
-    let bucket = open("check", WRITER);
+    let server = server();
+    let bucket = open(&server, "check", S3Keys::writer());
     let start = Instant::now();
     bucket.check().await.unwrap();
     assert!(start.elapsed() < Duration::from_secs(4));
@@ -50,7 +57,8 @@ async fn a_good_bucket_passes_its_check_and_stays_empty() {
 
 #[tokio::test]
 async fn thousands_of_objects_are_listed_in_pages_and_deleted_in_bulk() {
-    let bucket = open("bulk", WRITER);
+    let server = server();
+    let bucket = open(&server, "bulk", S3Keys::writer());
     let keys: Vec<String> = (0..1_205).map(|i| format!("d/00/{i:04}")).collect();
     let put = |key: &String| {
         let (bucket, key) = (bucket.clone(), key.clone());
@@ -67,7 +75,8 @@ async fn thousands_of_objects_are_listed_in_pages_and_deleted_in_bulk() {
 
 #[tokio::test]
 async fn a_key_without_rights_is_denied() {
-    let (reader, writer) = (open("denied", READER), open("denied", WRITER));
+    let server = server();
+    let [reader, writer] = [S3Keys::reader(), S3Keys::writer()].map(|keys| open(&server, "denied", keys));
     writer.put("k", Bytes::from_static(b"v")).await.unwrap();
     assert_eq!(reader.get("k").await.unwrap(), "v");
     let e = reader.put("k", Bytes::from_static(b"w")).await.unwrap_err();
@@ -82,22 +91,23 @@ async fn a_key_without_rights_is_denied() {
 
 #[tokio::test]
 async fn a_wrong_key_is_told_from_a_missing_right() {
-    let unknown = Identity { access_key: "nobody", ..WRITER };
-    let mistyped = Identity { secret_key: "not the secret", ..WRITER };
-    for who in [unknown, mistyped] {
-        let bucket = open("wrong", who);
+    let server = server();
+    let unknown = S3Keys { access: "nobody".into(), ..S3Keys::writer() };
+    let mistyped = S3Keys { secret: "not the secret".into(), ..S3Keys::writer() };
+    for keys in [unknown, mistyped] {
+        let bucket = open(&server, "wrong", keys.clone());
         for e in [bucket.check().await.unwrap_err(), bucket.put("k", Bytes::new()).await.unwrap_err()] {
             assert!(matches!(e, ObjectError::WrongKey { .. }), "{e}");
-            assert!(!format!("{e} {e:?}").contains(who.secret_key));
+            assert!(!format!("{e} {e:?}").contains(&keys.secret));
         }
     }
 }
 
 #[tokio::test]
 async fn a_missing_bucket_is_named_and_not_created() {
-    let server = Seaweed::shared();
-    // The administrator: this server would create a bucket at the first put of such a key.
-    let bucket = Bucket::open("s3://no-such-bucket", &options(server.endpoint(), ADMIN)).unwrap();
+    let server = server();
+    // The administrator might create it.
+    let bucket = Bucket::open("s3://no-such-bucket", &options(&server.endpoint(), S3Keys::admin())).unwrap();
     for _ in 0..2 {
         let e = bucket.check().await.unwrap_err();
         assert!(matches!(&e, ObjectError::NoBucket { bucket, .. } if bucket == "s3://no-such-bucket"), "{e}");
@@ -115,7 +125,7 @@ async fn an_endpoint_that_does_not_answer_fails_the_check_in_time() {
         closed.local_addr().unwrap()
     };
     for address in [refused, silent.local_addr().unwrap()] {
-        let bucket = Bucket::open("s3://b", &options(&format!("http://{address}"), WRITER)).unwrap();
+        let bucket = Bucket::open("s3://b", &options(&format!("http://{address}"), S3Keys::writer())).unwrap();
         let start = Instant::now();
         let e = bucket.check().await.unwrap_err();
         assert!(matches!(e, ObjectError::Unreachable { .. }), "{e}");
@@ -125,7 +135,8 @@ async fn an_endpoint_that_does_not_answer_fails_the_check_in_time() {
 
 #[tokio::test]
 async fn blocks_packs_and_the_marker_live_in_a_real_bucket() {
-    let bucket = open("formats", WRITER);
+    let server = server();
+    let bucket = open(&server, "formats", S3Keys::writer());
     let marker = FsMarker::new(uuid::Uuid::from_u128(7), "test", 1_700_000_000).unwrap();
     bucket.write_marker(&marker).await.unwrap();
     assert_eq!(bucket.verify_marker(marker.uuid).await.unwrap(), marker);

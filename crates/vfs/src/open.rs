@@ -10,6 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::SeqCst;
 use std::time::Instant;
 
+/// Whether a handle goes past the kernel's page cache. O_APPEND does too: through the page cache the kernel cuts one `write(2)` at
+/// the page where its own idea of the end lies (it sends a page that is not up to date on its own), and a record of another
+/// mount could come between the pieces.
+fn is_direct(flags: i32) -> bool {
+    flags & (libc::O_DIRECT | libc::O_APPEND) != 0
+}
+
 impl Vfs {
     /// Opens a file with the flags of `open(2)`. `kill_set_id`: if O_TRUNC cuts it, set-id bits go.
     ///
@@ -40,7 +47,7 @@ impl Vfs {
                 return Err(e);
             }
         }
-        Ok(Opened { fh: fh.0, keep_cache, direct_io: flags & libc::O_DIRECT != 0 })
+        Ok(Opened { fh: fh.0, keep_cache, direct_io: is_direct(flags) })
     }
 
     /// Makes a file and opens it.
@@ -67,7 +74,7 @@ impl Vfs {
         }
         self.handles.open(fh, &node);
         self.kept.open(made.attr.ino, made.attr.dataver);
-        let opened = Opened { fh: fh.0, keep_cache: true, direct_io: flags & libc::O_DIRECT != 0 };
+        let opened = Opened { fh: fh.0, keep_cache: true, direct_io: is_direct(flags) };
         Ok((self.made(made), opened))
     }
 

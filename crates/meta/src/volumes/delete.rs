@@ -22,10 +22,11 @@ impl Client {
     /// [`VolumeError::Contended`], [`VolumeError::Damaged`]; store errors.
     pub async fn delete_volume(&self, id: &str) -> Result<(), VolumeError> {
         self.writable()?;
+        let mut stamp = self.now();
         for _ in 0..TRIES {
             let Some(record) = self.get_volume(id).await? else { return Ok(()) };
             let place = self.place_of(&record).await?;
-            let trash = trash_name(id, self.now());
+            let trash = trash_name(id, stamp);
             let trash = trash.ok_or_else(|| VolumeError::Invalid(format!("{id:?} is no id of a volume")))?;
             match self.run(|tx| delete(tx, &record, place.as_ref(), &trash)).await {
                 Ok(true) => {
@@ -40,8 +41,10 @@ impl Client {
                     }
                     return Ok(());
                 }
-                // Moved meanwhile, or another one of this id went in the same millisecond.
-                Ok(false) | Err(FsError::Exists) => {}
+                // Moved meanwhile.
+                Ok(false) => {}
+                // Another volume of this id went in the same millisecond: the next one is free.
+                Err(FsError::Exists) => stamp.0 += 1_000_000,
                 Err(e) => return Err(e.into()),
             }
         }

@@ -44,6 +44,11 @@ impl S3Keys {
         Self::new("carafe-admin", "carafe-admin-secret")
     }
 
+    /// Keys that may read, write and list, but make no bucket.
+    pub fn writer() -> Self {
+        Self::new("carafe-writer", "carafe-writer-secret")
+    }
+
     /// Keys that are valid, but may only read.
     pub fn reader() -> Self {
         Self::new("carafe-reader", "carafe-reader-secret")
@@ -240,8 +245,9 @@ fn identities() -> String {
         )
     };
     let admin = identity(S3Keys::admin(), r#""Admin","Read","Write","List","Tagging""#);
+    let writer = identity(S3Keys::writer(), r#""Read","Write","List""#);
     let reader = identity(S3Keys::reader(), r#""Read","List""#);
-    format!(r#"{{"identities":[{admin},{reader}]}}"#)
+    format!(r#"{{"identities":[{admin},{writer},{reader}]}}"#)
 }
 
 #[cfg(test)]

@@ -36,8 +36,8 @@ pub(crate) struct At<'a> {
 
 /// The longest file: 2^62 bytes, so that sums of sizes stay within 64 bits.
 pub(crate) const MAX_FILE_SIZE: u64 = 1 << 62;
-/// LINK_MAX of XFS.
-pub(crate) const MAX_LINKS: u32 = 0x7fff_ffff;
+/// Names of one file, as on ext4.
+pub(crate) const MAX_LINKS: u32 = 65_000;
 
 const STICKY: u16 = 0o1000;
 const SET_GID: u16 = 0o2000;

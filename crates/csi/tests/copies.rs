@@ -189,8 +189,11 @@ async fn a_pattern_places_the_volume_and_a_retained_one_is_adopted_only_when_ask
     assert!(unlabelled.message().contains("give the claim this label"), "{unlabelled}");
     let absent = controller.create_volume(of("c", "data-2", &[])).await.unwrap_err();
     assert_eq!(absent.code(), Code::FailedPrecondition);
-    let heir = controller.create_volume(of("b", "data-0", &[("onPathExists", "adopt")])).await.unwrap();
-    let heir = heir.into_inner().volume.unwrap();
+    let mut smaller = of("b", "data-0", &[("onPathExists", "adopt")]);
+    smaller.capacity_range = Some(CapacityRange { required_bytes: 5, limit_bytes: 0 });
+    let heir = controller.create_volume(smaller.clone()).await.unwrap().into_inner().volume.unwrap();
+    assert_eq!(heir.capacity_bytes, 1 << 20, "it is never made smaller");
+    assert_eq!(controller.create_volume(smaller).await.unwrap().into_inner().volume, Some(heir.clone()));
     assert_eq!(heir.volume_context["path"], "prod/shard-0");
     let get = |id: &str| ControllerGetVolumeRequest { volume_id: id.to_owned() };
     assert_eq!(

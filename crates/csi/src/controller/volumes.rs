@@ -198,7 +198,8 @@ fn same_as_asked(record: &VolumeRecord, new: &NewVolume, capacity: Capacity) -> 
             return Err(CsiError::Busy(format!("volume {}, which is being deleted", record.id)));
         }
     }
-    let difference = if !capacity.is_met_by(record.capacity) {
+    let fits = capacity.is_met_by(record.capacity) || (new.adopt && capacity.is_within(record.capacity));
+    let difference = if !fits {
         let asked = new.capacity.unwrap_or(0);
         format!("it has {} bytes, {asked} are asked", record.capacity)
     } else if record.parameters != new.parameters {

@@ -16,16 +16,17 @@ const MAX_BACKGROUND: u16 = 256;
 /// - `AUTO_INVAL_DATA`: it drops pages whenever the modification time moves, which every own write does;
 /// - `EXPLICIT_INVAL_DATA`: it keeps the page at the old end of a file that another mount has made longer, and a reader
 ///   would see zeroes there; without it the kernel drops the pages when it sees another size;
+/// - `ATOMIC_O_TRUNC`: the daemon would truncate before the kernel finds that the file is being executed, and what should be a
+///   harmless ETXTBSY would empty a running program;
 /// - `DONT_MASK`: the kernel applies the umask, since nobody sets default ACLs here (`POSIX_ACL` is not offered);
 /// - `EXPORT_SUPPORT`: it promises lookups of `.` and `..` of inodes that the kernel has forgotten.
-const WANTED: [(InitFlags, &str); 12] = [
+const WANTED: [(InitFlags, &str); 11] = [
     (InitFlags::FUSE_ASYNC_READ, "several reads of a file at once"),
     (InitFlags::FUSE_ASYNC_DIO, "several direct requests of a file at once"),
     (InitFlags::FUSE_BIG_WRITES, "writes above 4 KiB"),
     (InitFlags::FUSE_PARALLEL_DIROPS, "several lookups in a directory at once"),
     (InitFlags::FUSE_DO_READDIRPLUS, "names with attributes"),
     (InitFlags::FUSE_READDIRPLUS_AUTO, "only where attributes are used"),
-    (InitFlags::FUSE_ATOMIC_O_TRUNC, "open and truncate in one step"),
     (InitFlags::FUSE_POSIX_LOCKS, "record locks between mounts"),
     (InitFlags::FUSE_FLOCK_LOCKS, "flock between mounts"),
     (InitFlags::FUSE_CACHE_SYMLINKS, "a symlink never changes"),

@@ -4,13 +4,17 @@
 
 mod common;
 
-use carafe_meta::{Client, Falloc, FileWrite, SetAttr, WriteData};
+use carafe_meta::decorate::Call;
+use carafe_meta::failing::Failing;
+use carafe_meta::{Client, ClientOptions, Falloc, FileWrite, SetAttr, WriteData};
 use carafe_types::record::{Extent, ExtentKind};
 use carafe_types::{FileKind, FsError, InodeNo, SliceId};
 use common::tree::{Tree, dead_slices};
 use common::*;
 use proptest::prelude::*;
 use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
 
 /// One cell is a fifth of a segment, so that extents cross segments and do not end with them.
 const CELL: u64 = (256 << 20) / 5;
@@ -277,4 +281,30 @@ async fn a_commit_that_is_made_twice_releases_nothing() {
     c.commit_writes(&one).await.unwrap();
     Tree::check(&*w.memory).await;
     assert!(dead_slices(&*w.memory).await.is_empty());
+}
+
+#[tokio::test]
+async fn regression_a_lost_race_does_not_bring_back_an_older_list_of_extents() {
+    let w = World::new().await;
+    let mut appending = Vec::new();
+    let first = w.client().await;
+    let f = file(&first, ROOT, "log").await;
+    // Between what one has loaded and what it commits, others commit.
+    for pause in [3, 5, 7] {
+        let store = Arc::new(Failing::new(w.store.clone()));
+        store.faults().delay(Call::Commit, Duration::from_micros(pause * 300));
+        let c = Client::open(store, ClientOptions::default()).await.unwrap();
+        appending.push(tokio::spawn(async move {
+            for _ in 0..40 {
+                let record = FileWrite { append: true, size: 10, ..write(&c, f, 0, 10) };
+                c.commit_writes(&[record]).await.unwrap();
+            }
+        }));
+    }
+    for client in appending {
+        client.await.unwrap();
+    }
+    let found = first.content(f, 0..u64::MAX).await.unwrap();
+    assert_eq!((found.attr.size, found.extents.iter().map(|e| e.len).sum::<u64>()), (1200, 1200));
+    Tree::check(&*w.memory).await;
 }

@@ -12,6 +12,9 @@ use carafe_meta::{Ctx, Found, SetAttr, StatFs, XattrMode};
 use carafe_types::{Attr, FsError, FsResult, InodeNo};
 use std::sync::Arc;
 
+/// S_ISUID and S_ISGID.
+const SET_IDS: u16 = 0o6000;
+
 impl Vfs {
     /// What `stat` tells.
     ///
@@ -30,6 +33,10 @@ impl Vfs {
         let Some(node) = self.nodes.get(ino) else {
             return self.meta.setattr(ctx, ino, set).await.map(|f| self.shown(f));
         };
+        if set.mode.is_some_and(|mode| mode & SET_IDS != 0) && node.state().clears_set_ids() {
+            // The commit of what was written before would clear the bits that are set now.
+            self.strong().flush_nodes(vec![node.clone()]).await?;
+        }
         match set.size {
             Some(size) => self.truncate(ctx, &node, size, set).await,
             None => {

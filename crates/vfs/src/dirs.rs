@@ -166,7 +166,7 @@ impl Vfs {
         if self.meta.getattr(ino).await?.attr.kind != FileKind::Directory {
             return Err(FsError::NotDirectory);
         }
-        let parent = self.parents.of(ino);
+        let parent = self.places.parent_of(ino);
         let reader = Arc::new(tokio::sync::Mutex::new(Reader::new(ino, parent)));
         let mut readers = self.dirs.readers.lock();
         loop {
@@ -225,6 +225,8 @@ impl Vfs {
         for (entry, mut attr) in listed.entries {
             if let Some(attr) = &mut attr {
                 self.overlay(attr);
+                // The kernel makes an entry of it.
+                self.places.learn((attr.ino, attr.kind), reader.dir, &entry.name);
             }
             reader.ahead.push_back((entry.name, entry.ino, entry.kind, attr));
         }
@@ -246,7 +248,7 @@ impl Vfs {
         }
         // Opened at a daemon before this one.
         let dir = dir_of(fh);
-        let parent = self.parents.of(dir);
+        let parent = self.places.parent_of(dir);
         let reader = Arc::new(tokio::sync::Mutex::new(Reader::new(dir, parent)));
         self.dirs.readers.lock().entry(fh).or_insert(reader).clone()
     }

@@ -14,7 +14,9 @@ impl Vfs {
     pub async fn lookup(&self, dir: InodeNo, name: &EntryName) -> FsResult<Lookup> {
         Ok(match self.meta.lookup(dir, name).await? {
             carafe_meta::Lookup::Found(found) => {
-                self.parents.learn(&found.attr, dir);
+                if let Some(old) = self.places.learn((found.attr.ino, found.attr.kind), dir, name) {
+                    self.void_old_place(old).await;
+                }
                 Lookup::Found(self.made(found))
             }
             carafe_meta::Lookup::Absent { ttl } => Lookup::Absent { ttl },
@@ -27,7 +29,7 @@ impl Vfs {
     /// `Exists`, `NoSpace` and `QuotaExceeded` for the inode; store errors.
     pub async fn make(&self, ctx: &Ctx, dir: InodeNo, name: &EntryName, node: NewNode) -> FsResult<Entry> {
         let made = self.meta.create(ctx, dir, name, node).await?;
-        self.parents.learn(&made.attr, dir);
+        self.places.learn((made.attr.ino, made.attr.kind), dir, name);
         Ok(self.made(made))
     }
 
@@ -73,9 +75,11 @@ impl Vfs {
         let renamed = self.strong().rename_published(call).await?;
         self.moved(renamed.moved, to);
         if renamed.directory {
-            self.parents.moved(renamed.moved, to.0);
+            self.places.moved(renamed.moved, to.0, to.1);
         }
         if let Some(other) = renamed.exchanged {
+            // Also for a file: what is no directory is never asked for.
+            self.places.moved(other, from.0, from.1);
             self.moved(other, from);
         }
         if let Some(gone) = renamed.replaced {

@@ -101,6 +101,11 @@ impl State {
         self.attr.clone_from(attr);
     }
 
+    /// Whether a commit to come clears set-id bits.
+    pub(crate) fn clears_set_ids(&self) -> bool {
+        self.dirty.iter().chain(self.frozen.as_deref()).any(|layer| layer.kill_set_id)
+    }
+
     /// Puts what is dirty over attributes from the store.
     pub(crate) fn overlay(&self, attr: &mut Attr) {
         if let Some(top) = self.top() {
@@ -108,7 +113,7 @@ impl State {
             attr.mtime = top.mtime;
             attr.ctime = attr.ctime.max(top.ctime);
         }
-        if self.dirty.iter().chain(self.frozen.as_deref()).any(|layer| layer.kill_set_id) {
+        if self.clears_set_ids() {
             // The commit clears them; nobody may see them meanwhile.
             let group = if attr.mode & 0o010 != 0 { 0o2000 } else { 0 };
             attr.mode &= !(0o4000 | group);

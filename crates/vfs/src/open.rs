@@ -154,6 +154,12 @@ impl Vfs {
             (state.open == 0, state.unlinked)
         };
         if last {
+            if node.locked.load(SeqCst) {
+                if let Err(e) = self.flush_if_locked(node).await {
+                    tracing::warn!(ino = %node.ino, error = %e, "locks go before the data that was written under them");
+                }
+                self.meta.release_all(node.ino, LockKind::Posix).await?;
+            }
             if unlinked {
                 self.drop_dirty(node).await;
             }

@@ -10,7 +10,7 @@ use crate::keep::Kept;
 use crate::local::Local;
 use crate::node::{Node, NodeTable, State};
 use crate::options::VfsOptions;
-use crate::parents::Parents;
+use crate::places::Places;
 use crate::quotas::Quotas;
 use crate::read::Fetcher;
 use crate::remote::Remote;
@@ -97,7 +97,7 @@ pub struct Vfs {
     pub(crate) dirty: DirtySet,
     pub(crate) kept: Kept,
     pub(crate) quotas: Quotas,
-    pub(crate) parents: Parents,
+    pub(crate) places: Places,
     /// Bytes of dirty files in memory.
     pub(crate) small_bytes: Counter,
     /// Bytes by which dirty files will grow when they are committed: taken from the quota, not yet shown as used there.
@@ -138,7 +138,7 @@ impl Vfs {
             dirty: DirtySet::default(),
             kept: Kept::default(),
             quotas: Quotas::default(),
-            parents: Parents::default(),
+            places: Places::default(),
             small_bytes: Counter::default(),
             growing_bytes: Counter::default(),
             counters: Counters::default(),

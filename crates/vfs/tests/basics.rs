@@ -57,6 +57,23 @@ async fn a_part_of_sixty_files_is_one_pack_and_goes_up_with_the_rename() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn regression_set_id_bits_that_are_set_after_a_write_stay() {
+    let world = World::new(Settings::default()).await;
+    let m = world.mount().await;
+    let ino = m.put(ROOT, "tool", b"one").await;
+    let mode = |mode| carafe_meta::SetAttr { mode: Some(mode), ..Default::default() };
+    m.setattr(&ctx(), ino, None, &mode(0o4755)).await.unwrap();
+    let fh = m.open_for(ino, libc::O_WRONLY).await;
+    m.write(fh, 0, Bytes::from_static(b"two"), true).await.unwrap();
+    assert_eq!(m.getattr(ino, None).await.unwrap().attr.mode, 0o755, "the write has cleared them");
+    m.setattr(&ctx(), ino, None, &mode(0o4755)).await.unwrap();
+    m.close(fh).await;
+    m.sync().await.unwrap();
+    assert_eq!(m.getattr(ino, None).await.unwrap().attr.mode, 0o4755);
+    m.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_tiny_part_needs_no_object_at_all() {
     let world = World::new(Settings::default()).await;
     let m = world.mount().await;

@@ -274,3 +274,21 @@ async fn calls_that_are_given_up_leave_a_sound_file() {
     }
     end(a, b).await;
 }
+
+/// The kernel does not say that an open file description with a lock is gone, only that a file is closed.
+#[tokio::test(flavor = "multi_thread")]
+async fn regression_locks_of_an_open_file_description_end_with_the_last_close() {
+    let (_world, a, b) = two().await;
+    let ino = a.put(ROOT, "f", b"x").await;
+    let typ = Some(LockType::Exclusive);
+    let lock = LockRequest { kind: LockKind::Posix, owner: 77, start: 0, end: 9, typ, pid: 5 };
+    let (on_a, on_b) = (a.open_for(ino, libc::O_RDWR).await, b.open_for(ino, libc::O_RDWR).await);
+    a.setlk(on_a, &lock, None).await.unwrap();
+    assert_eq!(b.setlk(on_b, &lock, None).await, Err(FsError::WouldBlock));
+    // The owner at close is the process, which holds nothing.
+    a.flush(on_a, 5).await.unwrap();
+    a.release(on_a, None).await.unwrap();
+    b.setlk(on_b, &lock, None).await.unwrap();
+    b.close(on_b).await;
+    end(a, b).await;
+}

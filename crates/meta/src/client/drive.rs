@@ -200,6 +200,10 @@ impl Client {
                 view.wants.extend(ran.asked);
                 Step::Load
             }
+            Ok(_) if ran.changes() && !Self::belongs_together(&cache, &ran, view) => {
+                view.wants.extend(ran.asked);
+                Step::Recheck
+            }
             Ok(value) if ran.changes() => {
                 ran.removing.iter().for_each(|ino| *cache.removing.entry(*ino).or_default() += 1);
                 Step::Commit(value, ran)
@@ -226,6 +230,13 @@ impl Client {
         }
         let Some(snapshot) = view.snapshot.as_ref().filter(|_| ran.from_snapshot) else { return true };
         ran.from_cache.iter().all(|key| cache.own_change_of(key) <= snapshot.seq)
+    }
+
+    /// Whether what a commit rests on without checking it is of the same moment as what it checks. An inode that a lost race
+    /// has told and a list of extents that was loaded before are not: the check of the inode would pass, and the older list
+    /// would be written over the newer one.
+    fn belongs_together(cache: &Cache, ran: &Ran, view: &View) -> bool {
+        !ran.unchecked || Self::answer_stands(cache, ran, view)
     }
 
     /// What follows from an outcome: `Some` when the operation is done.

@@ -191,6 +191,22 @@ impl Client {
         Ok(())
     }
 
+    /// Drops what all owners of this session hold of a file: when its last descriptor is closed here. The kernel tells of the end
+    /// of an open file description's locks in no other way.
+    ///
+    /// # Errors
+    /// Store errors.
+    pub async fn release_all(&self, ino: InodeNo, kind: LockKind) -> FsResult<()> {
+        let mine: Vec<u64> = {
+            let state = self.lock_state.0.lock();
+            state.mine.iter().filter(|(i, k, _)| (*i, *k) == (ino, kind)).map(|(.., owner)| *owner).collect()
+        };
+        for owner in mine {
+            self.release_owner(ino, kind, owner).await?;
+        }
+        Ok(())
+    }
+
     async fn try_lock(&self, ctx: &Ctx, request: &LockRequest, wait: bool) -> FsResult<Option<Held>> {
         if request.start > request.end {
             return Err(FsError::Invalid("a lock that ends before it starts"));

@@ -18,7 +18,7 @@ pub(crate) use view::{Snapshot, View, Want};
 
 use crate::cache::{Cache, Target};
 use crate::quota::QuotaTable;
-use crate::store::{Commit, DirEntry, Key, Take, WatchKey, Write};
+use crate::store::{Check, Commit, DirEntry, Key, Take, WatchKey, Write};
 use bytes::Bytes;
 use carafe_types::{EntryName, FsError, InodeNo, QuotaId, SessionNo, Timestamp};
 use std::collections::BTreeMap;
@@ -66,6 +66,8 @@ pub(crate) struct Tx<'a> {
     from_cache: Vec<WatchKey>,
     from_snapshot: bool,
     from_conflict: bool,
+    /// Everything that was asked for: each needs a check of its own, or must be of the same moment as what is checked.
+    read: Vec<Read>,
     records: BTreeMap<Key, Option<Bytes>>,
     names: BTreeMap<(InodeNo, EntryName), Option<Target>>,
     takes: BTreeMap<QuotaId, (i64, i64)>,
@@ -81,8 +83,31 @@ pub(crate) struct Ran {
     pub(crate) from_cache: Vec<WatchKey>,
     pub(crate) from_snapshot: bool,
     pub(crate) from_conflict: bool,
+    /// Something was read that the commit does not check itself: it is right only together with what is checked.
+    pub(crate) unchecked: bool,
     pub(crate) commit: Commit,
     pub(crate) removing: Vec<InodeNo>,
+}
+
+/// Something that an operation has read.
+#[derive(Debug)]
+enum Read {
+    Record(Key),
+    Name(InodeNo, EntryName),
+    List(InodeNo),
+}
+
+impl Read {
+    fn is_checked_by(&self, check: &Check) -> bool {
+        match (self, check) {
+            (Read::Record(read), Check::Same(key, _)) => read == key,
+            (Read::Name(d, n), Check::HasName(dir, name, ..) | Check::NoName(dir, name)) => {
+                d == dir && n == name
+            }
+            (Read::Name(dir, _) | Read::List(dir), Check::Empty(empty)) => dir == empty,
+            _ => false,
+        }
+    }
 }
 
 impl Ran {
@@ -104,6 +129,7 @@ impl<'a> Tx<'a> {
             from_cache: Vec::new(),
             from_snapshot: false,
             from_conflict: false,
+            read: Vec::new(),
             records: BTreeMap::new(),
             names: BTreeMap::new(),
             takes: BTreeMap::new(),
@@ -122,12 +148,15 @@ impl<'a> Tx<'a> {
             });
         }
         let takes = self.takes.into_iter().filter(|(_, t)| *t != (0, 0));
+        let checks = &self.commit.checks;
+        let unchecked = self.read.iter().any(|read| !checks.iter().any(|check| read.is_checked_by(check)));
         self.commit.takes = takes.map(|(quota, (bytes, inodes))| Take { quota, bytes, inodes }).collect();
         Ran {
             asked: self.asked,
             from_cache: self.from_cache,
             from_snapshot: self.from_snapshot,
             from_conflict: self.from_conflict,
+            unchecked,
             commit: self.commit,
             removing: self.removing,
         }
@@ -220,6 +249,7 @@ impl<'a> Tx<'a> {
     /// A record as it is in the store.
     fn stored(&mut self, key: &Key) -> Op<Option<Bytes>> {
         self.asked.push(Want::Record(key.clone()));
+        self.read.push(Read::Record(key.clone()));
         match self.find_record(key) {
             Some(value) => Ok(value),
             None => self.need(),
@@ -232,6 +262,7 @@ impl<'a> Tx<'a> {
             return Ok(*value);
         }
         self.asked.push(Want::Name(dir, name.clone()));
+        self.read.push(Read::Name(dir, name.clone()));
         match self.find_name(dir, name) {
             Some(value) => Ok(value),
             None => self.need(),
@@ -256,6 +287,7 @@ impl<'a> Tx<'a> {
         limit: usize,
     ) -> Op<(Vec<DirEntry>, bool)> {
         self.asked.push(Want::List(dir, after.cloned(), limit));
+        self.read.push(Read::List(dir));
         if let Some(all) = self.trusted().and_then(|c| c.names(dir)) {
             self.used_cache(Some(WatchKey::Names(dir)));
             let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);

@@ -4,13 +4,18 @@
 
 use carafe_csi::client::{CsiClient, mount_capability};
 use carafe_proto::csi::v1::volume_capability::access_mode::Mode;
+use carafe_proto::csi::v1::volume_content_source::{SnapshotSource, Type, VolumeSource};
 use carafe_proto::csi::v1::{
-    CapacityRange, CreateVolumeRequest, DeleteVolumeRequest, NodePublishVolumeRequest,
-    NodeStageVolumeRequest, NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest, Volume,
+    CapacityRange, ControllerModifyVolumeRequest, CreateSnapshotRequest, CreateVolumeRequest,
+    DeleteSnapshotRequest, DeleteVolumeRequest, NodePublishVolumeRequest, NodeStageVolumeRequest,
+    NodeUnpublishVolumeRequest, NodeUnstageVolumeRequest, Volume, VolumeContentSource,
 };
 use carafe_testkit::{FileSystem, RedisServer, S3Server, detach_below, wait_until};
-use std::path::PathBuf;
+use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 
@@ -56,10 +61,15 @@ impl Driver {
     }
 
     async fn create(&mut self, name: &str) -> Volume {
+        self.create_from(name, None).await
+    }
+
+    async fn create_from(&mut self, name: &str, source: Option<Type>) -> Volume {
         let request = CreateVolumeRequest {
             name: name.to_owned(),
             capacity_range: Some(CapacityRange { required_bytes: 16 * MIB, limit_bytes: 0 }),
             volume_capabilities: vec![mount_capability(Mode::MultiNodeMultiWriter)],
+            volume_content_source: source.map(|source| VolumeContentSource { r#type: Some(source) }),
             ..Default::default()
         };
         self.client.controller.create_volume(request).await.unwrap().into_inner().volume.unwrap()
@@ -69,7 +79,7 @@ impl Driver {
     async fn publish(&mut self, volume: &Volume, target: &str) {
         let stage = NodeStageVolumeRequest {
             volume_id: volume.volume_id.clone(),
-            staging_target_path: self.text("pods/staging"),
+            staging_target_path: self.text(&format!("pods/staging-{}", volume.volume_id)),
             volume_capability: Some(mount_capability(Mode::MultiNodeMultiWriter)),
             volume_context: volume.volume_context.clone(),
             ..Default::default()
@@ -77,7 +87,7 @@ impl Driver {
         self.client.node.node_stage_volume(stage).await.unwrap();
         let publish = NodePublishVolumeRequest {
             volume_id: volume.volume_id.clone(),
-            staging_target_path: self.text("pods/staging"),
+            staging_target_path: self.text(&format!("pods/staging-{}", volume.volume_id)),
             target_path: self.text(&format!("pods/{target}")),
             volume_capability: Some(mount_capability(Mode::MultiNodeMultiWriter)),
             volume_context: volume.volume_context.clone(),
@@ -94,7 +104,7 @@ impl Driver {
         self.client.node.node_unpublish_volume(unpublish).await.unwrap();
         let unstage = NodeUnstageVolumeRequest {
             volume_id: volume.volume_id.clone(),
-            staging_target_path: self.text("pods/staging"),
+            staging_target_path: self.text(&format!("pods/staging-{}", volume.volume_id)),
         };
         self.client.node.node_unstage_volume(unstage).await.unwrap();
     }
@@ -152,6 +162,128 @@ async fn lives_and_dies(mut driver: Driver) {
     wait_until("the driver to end", Duration::from_secs(30), || driver.process.try_wait().unwrap().is_some())
         .unwrap();
     assert!(driver.process.wait().unwrap().success());
+}
+
+/// Parts as ClickHouse makes them, until told to stop: two files in a temporary directory, then one rename.
+fn write_parts(pod: PathBuf, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
+    std::thread::spawn(move || {
+        let mut n = 0;
+        while !stop.load(Ordering::SeqCst) {
+            let tmp = pod.join(format!("tmp_{n}"));
+            std::fs::create_dir(&tmp).unwrap();
+            std::fs::write(tmp.join("data"), vec![n as u8; 10_000]).unwrap();
+            std::fs::write(tmp.join("checksum"), format!("{n}")).unwrap();
+            std::fs::rename(&tmp, pod.join(format!("part_{n}"))).unwrap();
+            n += 1;
+            std::fs::remove_dir_all(pod.join(format!("part_{}", n.saturating_sub(20)))).unwrap_or(());
+        }
+        n
+    })
+}
+
+/// Every published part is whole. Returns how many there are.
+fn whole_parts(pod: &Path) -> usize {
+    let mut parts = 0;
+    for entry in std::fs::read_dir(pod).unwrap() {
+        let entry = entry.unwrap();
+        let name = entry.file_name().into_string().unwrap();
+        let Some(n) = name.strip_prefix("part_") else { continue };
+        // One that is being removed has lost its first file already, and no other.
+        if let Ok(data) = std::fs::read(entry.path().join("data")) {
+            assert_eq!(data, vec![n.parse::<u64>().unwrap() as u8; 10_000], "{name}");
+        }
+        if let Ok(sum) = std::fs::read_to_string(entry.path().join("checksum")) {
+            assert_eq!(sum, n, "{name}");
+            parts += 1;
+        }
+    }
+    parts
+}
+
+/// A snapshot under load, a restore, a clone: bytes of the cut, whole parts, apart from what follows.
+async fn copies_hold_the_bytes_of_their_moment(fs: &FileSystem, mut driver: Driver) {
+    let volume = driver.create("origin").await;
+    driver.publish(&volume, "a").await;
+    let pod = driver.path("pods/a");
+    let first: Vec<u8> = (0..5_000_000_u32).map(|n| (n * 7 >> 3) as u8).collect();
+    std::fs::write(pod.join("big"), &first).unwrap();
+    std::fs::write(pod.join("small"), "before").unwrap();
+    std::fs::hard_link(pod.join("small"), pod.join("linked")).unwrap();
+    std::os::unix::fs::symlink("small", pod.join("symlink")).unwrap();
+    let mut open = std::fs::File::create(pod.join("open")).unwrap();
+    open.write_all(b"written, not closed").unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let writer = write_parts(pod.clone(), stop.clone());
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let request = CreateSnapshotRequest {
+        name: "cut".into(),
+        source_volume_id: volume.volume_id.clone(),
+        ..Default::default()
+    };
+    let cut = driver.client.controller.create_snapshot(request).await.unwrap().into_inner().snapshot.unwrap();
+    assert!(cut.ready_to_use);
+    let second = vec![9u8; 3_000_000];
+    std::fs::write(pod.join("big"), &second).unwrap();
+    std::fs::remove_file(pod.join("small")).unwrap();
+    stop.store(true, Ordering::SeqCst);
+    assert!(writer.join().unwrap() > 3);
+
+    let snapshot_id = cut.snapshot_id.clone();
+    let source = Some(Type::Snapshot(SnapshotSource { snapshot_id: snapshot_id.clone() }));
+    let restored = driver.create_from("restored", source).await;
+    let source = Some(Type::Volume(VolumeSource { volume_id: volume.volume_id.clone() }));
+    let clone = driver.create_from("clone", source).await;
+    drop(open);
+    driver.unpublish(&volume, "a").await;
+    let delete = DeleteVolumeRequest { volume_id: volume.volume_id.clone(), ..Default::default() };
+    driver.client.controller.delete_volume(delete).await.unwrap();
+    let delete = DeleteSnapshotRequest { snapshot_id, ..Default::default() };
+    driver.client.controller.delete_snapshot(delete).await.unwrap();
+
+    driver.publish(&restored, "b").await;
+    driver.publish(&clone, "c").await;
+    let (b, c) = (driver.path("pods/b"), driver.path("pods/c"));
+    assert_eq!(std::fs::read(b.join("big")).unwrap(), first);
+    for name in ["small", "linked", "symlink"] {
+        assert_eq!(std::fs::read_to_string(b.join(name)).unwrap(), "before", "{name}");
+    }
+    assert_eq!(std::fs::read_to_string(b.join("open")).unwrap(), "written, not closed");
+    assert!(whole_parts(&b) > 0);
+    assert_eq!(std::fs::read(c.join("big")).unwrap(), second);
+    assert!(!c.join("small").exists() && c.join("linked").exists());
+    assert!(whole_parts(&c) > 0);
+    std::fs::write(b.join("big"), "short").unwrap();
+    assert_eq!(std::fs::read(c.join("big")).unwrap(), second, "the two are apart");
+
+    // A setting acts on the mount that is there.
+    let modify = ControllerModifyVolumeRequest {
+        volume_id: restored.volume_id.clone(),
+        mutable_parameters: [("closeSync".to_owned(), "true".to_owned())].into(),
+        ..Default::default()
+    };
+    driver.client.controller.controller_modify_volume(modify).await.unwrap();
+    driver.unpublish(&restored, "b").await;
+    driver.unpublish(&clone, "c").await;
+    assert!(Command::new("kill").arg(driver.process.id().to_string()).status().unwrap().success());
+    wait_until("the driver to end", Duration::from_secs(30), || driver.process.try_wait().unwrap().is_some())
+        .unwrap();
+    fs.verb("fsck", &[]).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_hold_the_bytes_of_their_moment_with_the_embedded_engine() {
+    let dir = tempfile::tempdir().unwrap();
+    let fs = FileSystem::embedded(dir.path()).unwrap();
+    fs.format().unwrap();
+    copies_hold_the_bytes_of_their_moment(&fs, Driver::start(&fs, dir).await).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn copies_hold_the_bytes_of_their_moment_with_redis_and_s3() {
+    let (redis, s3) = (RedisServer::start_durable().unwrap(), S3Server::start_with_bucket("csi").unwrap());
+    let fs = FileSystem::on_redis_and_s3(&redis, &s3, "csi");
+    fs.format().unwrap();
+    copies_hold_the_bytes_of_their_moment(&fs, Driver::start(&fs, tempfile::tempdir().unwrap()).await).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -6,6 +6,9 @@
 use crate::error::CsiError;
 use carafe_proto::csi::v1::CapacityRange;
 
+/// More than any quota can count.
+const LARGEST: u64 = 1 << 62;
+
 /// A checked capacity range, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Capacity {
@@ -17,7 +20,8 @@ impl Capacity {
     /// Reads a range.
     ///
     /// # Errors
-    /// `InvalidArgument` for negative numbers, `OutOfRange` if the limit is below what is required.
+    /// `InvalidArgument` for negative numbers, `OutOfRange` if the limit is below what is required or more is required than
+    /// any volume can hold.
     pub(crate) fn parse(range: Option<&CapacityRange>) -> Result<Self, CsiError> {
         let range = range.copied().unwrap_or_default();
         let bytes = |field: &str, value: i64| match u64::try_from(value) {
@@ -36,7 +40,12 @@ impl Capacity {
                 format!("at least {required} and at most {limit} bytes are asked, which excludes every size");
             return Err(CsiError::OutOfRange(reason));
         }
-        Ok(Self { required, limit })
+        if let Some(required) = required.filter(|required| *required > LARGEST) {
+            let reason =
+                format!("{required} bytes are asked, a volume holds at most {LARGEST}: ask for less");
+            return Err(CsiError::OutOfRange(reason));
+        }
+        Ok(Self { required, limit: limit.map(|limit| limit.min(LARGEST)) })
     }
 
     /// The capacity of a new volume; `None` is no quota.
@@ -49,6 +58,12 @@ impl Capacity {
     pub(crate) fn is_met_by(self, bytes: u64) -> bool {
         let within_limit = self.limit.is_some_and(|limit| bytes != 0 && bytes <= limit);
         bytes == self.choose().unwrap_or(0) || (within_limit && bytes >= self.required.unwrap_or(0))
+    }
+
+    /// Whether a volume of `bytes` (0: no quota) that was there before can be what this range asks for: it may be bigger.
+    pub(crate) fn is_within(self, bytes: u64) -> bool {
+        let enough = bytes == 0 || bytes >= self.required.unwrap_or(0);
+        enough && self.limit.is_none_or(|limit| bytes != 0 && bytes <= limit)
     }
 
     /// The capacity after an expansion of a volume that has `bytes` now (0: no quota).
@@ -91,6 +106,7 @@ mod tests {
             Capacity::parse(Some(&CapacityRange { required_bytes, limit_bytes }))
         };
         assert!(matches!(parse(9, 5), Err(CsiError::OutOfRange(_))));
+        assert!(matches!(parse(i64::MAX, 0), Err(CsiError::OutOfRange(_))));
         assert!(matches!(parse(-1, 0), Err(CsiError::Invalid { .. })));
         assert!(matches!(parse(0, -1), Err(CsiError::Invalid { .. })));
     }
@@ -102,6 +118,8 @@ mod tests {
         assert!(range(5, 9).is_met_by(9) && !range(5, 9).is_met_by(10));
         assert!(Capacity::default().is_met_by(0) && !Capacity::default().is_met_by(5));
         assert!(!range(5, 0).is_met_by(0) && !range(5, 9).is_met_by(0));
+        assert!(range(5, 0).is_within(8) && range(5, 0).is_within(0) && !range(5, 0).is_within(4));
+        assert!(range(5, 9).is_within(9) && !range(5, 9).is_within(10) && !range(5, 9).is_within(0));
     }
 
     #[test]

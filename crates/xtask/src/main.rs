@@ -7,6 +7,7 @@
 
 mod bed;
 mod bench;
+mod chart;
 mod check;
 mod cluster;
 mod demo;
@@ -48,6 +49,8 @@ enum Task {
     Cluster(cluster::ClusterTask),
     /// Run the end-to-end scenarios on Kubernetes.
     E2e(e2e::E2eArgs),
+    /// Write `manifests/carafe.yaml` from the chart.
+    Manifests(chart::ManifestsArgs),
     /// Run a program on a fresh mount; `{volume}` in its arguments is the mount point.
     On {
         /// The embedded engine and a local folder, instead of Redis and S3.
@@ -84,6 +87,7 @@ fn run(task: Task) -> Result<bool> {
         Task::Bench(arguments) => bench::bench(&root, &arguments).map(|()| true),
         Task::Cluster(task) => cluster::cluster(&root, &task),
         Task::E2e(arguments) => e2e::e2e(&root, &arguments),
+        Task::Manifests(arguments) => chart::manifests(&root, &arguments),
         Task::Fsbench { dir } => bench::directory(&dir).map(|()| true),
         Task::On { embedded, program } => bed::run_on(embedded, &program).map(|()| true),
         Task::Pjdfstest { dir } => report(check::pjdfstest_on(&dir)?),

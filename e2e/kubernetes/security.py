@@ -1,12 +1,13 @@
 """What mount pods and the plugin's token may not do."""
 
 import json
-import subprocess
 import os
+import subprocess
 
 import kube
-from bed import MOUNTS, PASSWORD, RELEASE, SECRET_KEY, SYSTEM
+from bed import DRIVER, MOUNTS, PASSWORD, RELEASE, SECRET_KEY, SYSTEM
 from harness import scenario
+from volumes import second_mount
 
 
 @scenario(4, own_cluster=True, seconds=200)
@@ -62,6 +63,49 @@ def plugin_token(t):
     said = kube.kubectl("-n", MOUNTS, "apply", "-f", "-", text=json.dumps(mount_pod("probe", node)), check=False)
     t.check("an administrator makes no pod there", "only the node plugin" in said, said.strip()[-150:])
     kube.kubectl("-n", MOUNTS, "delete", "pod", "probe-own", "--now", "--ignore-not-found")
+
+
+@scenario(16, own_cluster=True, seconds=240)
+def planted_symlink(t):
+    """A symlink where a static volume should be leads nowhere."""
+    second_mount(t)
+    folder = f"static-{t.namespace}"
+    t.run("second", f"mkdir -p /mnt/{folder}/good && echo good > /mnt/{folder}/good/f && ln -s /etc /mnt/{folder}/evil && ln -s good /mnt/{folder}/aside")
+    before = foreign_mounts()
+    for name, path in (("good", "good"), ("evil", "evil"), ("aside", "aside"), ("below", "evil/ssl")):
+        static_volume(t, name, f"{folder}/{path}")
+        t.pod(f"uses-{name}", [name], wait=False)
+    t.ready("uses-good")
+    t.check("a plain folder is mounted", t.run("uses-good", "cat /good/f") == "good\n")
+    for name in ("evil", "aside", "below"):
+        said = t.event(f"uses-{name}", "FailedPrecondition", 90)
+        t.check(f"{name}: FailedPrecondition, told by an event", True, said[-160:])
+        t.check(f"{name}: the pod does not run", t.get("pod", f"uses-{name}")["status"]["phase"] == "Pending")
+    after = foreign_mounts()
+    t.check("nothing but file systems of Carafe is bound into pods", not after - before, sorted(after - before)[:3])
+    for name in ("good", "evil", "aside", "below"):
+        t.delete("pod", f"uses-{name}")
+        t.delete("pvc", name), kube.kubectl("delete", "pv", f"{t.namespace}-{name}", "--timeout=30s")
+    t.run("second", f"rm -r /mnt/{folder}")
+    t.delete("pod", "second")
+
+
+def foreign_mounts():
+    """What CSI targets of pods show that is no FUSE mount of ours."""
+    lines = (line.split() for line in kube.in_node("cat", "/proc/1/mountinfo").splitlines())
+    return {l[4] for l in lines if "kubernetes.io~csi" in l[4] and "fuse.carafe" not in l}
+
+
+def static_volume(t, name, path):
+    reference = {"name": "carafe-main", "namespace": SYSTEM}
+    common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
+    kube.apply(
+        {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"{t.namespace}-{name}"}, "spec": common | {
+            "capacity": {"storage": "1Gi"}, "persistentVolumeReclaimPolicy": "Retain", "claimRef": {"name": name, "namespace": t.namespace},
+            "csi": {"driver": DRIVER, "volumeHandle": f"{t.namespace}-{name}", "volumeAttributes": {"path": path},
+                    "nodeStageSecretRef": reference, "nodePublishSecretRef": reference}}},
+        {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": t.namespace},
+         "spec": common | {"volumeName": f"{t.namespace}-{name}", "resources": {"requests": {"storage": "1Gi"}}}})
 
 
 def need_mount_pods(t):

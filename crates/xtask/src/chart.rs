@@ -79,7 +79,7 @@ fn same(root: &Path, helm: &Path) -> Result<()> {
 
 /// What `kubectl apply` needs instead of helm: the namespace, then the chart with its defaults and snapshots.
 fn rendered(root: &Path, helm: &Path) -> Result<String> {
-    let chart = sh::capture(template(helm, root).args(["--set", "snapshots.enabled=always"]))?;
+    let chart = sh::capture(template(helm, root).args(["--no-hooks", "--set", "snapshots.enabled=always"]))?;
     let head = "# Rendered from charts/carafe by `cargo xtask manifests`: change the chart, not this file.\n";
     Ok(format!(
         "{head}apiVersion: v1\nkind: Namespace\nmetadata:\n  name: {NAMESPACE}\n  labels: {{pod-security.kubernetes.io/enforce: privileged}}\n{}",

@@ -49,6 +49,32 @@ pub struct FsAddress {
     pub bucket: Option<String>,
     /// Credentials of the bucket.
     pub bucket_keys: Option<BucketKeys>,
+    /// What the configuration calls it, so that volumes can name it (`fileSystem`).
+    pub name: Option<String>,
+    /// How it is to be mounted, if not as usual. Mounts with different options are different mounts.
+    pub options: MountOptions,
+}
+
+/// How a volume's file system is mounted, where that differs from what the plugin was told.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MountOptions {
+    /// The volume that shares its mount with no other.
+    pub alone: Option<String>,
+    /// Keep nothing on the node's disk.
+    pub memory_only: bool,
+    /// Bytes of the cache on disk.
+    pub cache_size: Option<u64>,
+    /// close() waits until the data is in the bucket.
+    pub close_sync: bool,
+    /// Uploads at once.
+    pub upload_parallel: Option<u32>,
+}
+
+impl MountOptions {
+    /// A text that differs whenever the options do; empty for the usual ones.
+    pub fn digest_text(&self) -> String {
+        if *self == Self::default() { String::new() } else { format!("{self:?}") }
+    }
 }
 
 /// Why a metadata URL cannot be used. The URL itself is not shown: it may hold a password.
@@ -86,7 +112,14 @@ impl FsAddress {
             (Some(inside), Some(given)) if inside != given => return Err(AddressError::TwoPasswords),
             (inside, given) => inside.or(given),
         };
-        Ok(Self { meta_url: url, meta_password, bucket: None, bucket_keys: None })
+        Ok(Self {
+            meta_url: url,
+            meta_password,
+            bucket: None,
+            bucket_keys: None,
+            name: None,
+            options: MountOptions::default(),
+        })
     }
 
     /// The metadata URL without its password: fit for logs and command lines.

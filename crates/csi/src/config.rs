@@ -1,6 +1,7 @@
 //! What a plugin process is made of.
 
 use crate::address::FsAddress;
+use crate::claims::Claims;
 use crate::identity::DRIVER_NAME;
 use crate::launcher::MountLauncher;
 use crate::request::VolumePath;
@@ -20,6 +21,8 @@ pub struct Config {
     pub volumes: VolumePath,
     /// Serve the Controller service, on these file systems.
     pub controller: Option<Arc<dyn FileSystems>>,
+    /// Reads labels and annotations of claims, for path patterns; without it, patterns with such fail.
+    pub claims: Option<Arc<dyn Claims>>,
     /// Serve the Node service.
     pub node: Option<NodeConfig>,
 }
@@ -41,6 +44,7 @@ impl Config {
             file_systems: Vec::new(),
             volumes: VolumePath::new("volumes").expect("a plain name is a valid path"),
             controller: None,
+            claims: None,
             node: None,
         }
     }

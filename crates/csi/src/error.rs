@@ -33,11 +33,11 @@ pub enum CsiError {
     OutOfRange(String),
     /// The name is in use for a volume that differs.
     #[error(
-        "volume {id} exists under the name {name:?} but differs from what is asked ({difference}): delete it first, or \
+        "{id} exists under the name {name:?} but differs from what is asked ({difference}): delete it first, or \
          use another name"
     )]
     Differs {
-        /// The volume.
+        /// The volume or snapshot.
         id: String,
         /// Its name.
         name: String,
@@ -93,6 +93,30 @@ pub enum CsiError {
         /// From the store.
         found: Uuid,
     },
+    /// A path pattern needs the claim and it cannot be read.
+    #[error(
+        "the path pattern needs labels or annotations of the claim {claim}, which cannot be read ({reason}): it will be tried \
+         again; or use a pattern of names only"
+    )]
+    NoClaims {
+        /// Namespace and name.
+        claim: String,
+        /// Why.
+        reason: String,
+    },
+    /// Nothing is called so, or what was asked for lies elsewhere.
+    #[error("no file system {name:?} is known here ({known}): correct `fileSystem`, or add it to the driver")]
+    UnknownFileSystem {
+        /// What was asked for.
+        name: String,
+        /// What there is.
+        known: String,
+    },
+    /// The registry has no such snapshot.
+    #[error(
+        "no snapshot {0} is registered: it was deleted, or belongs to a file system that is not configured here"
+    )]
+    NoSnapshot(String),
     /// A list token that this driver did not make, or made for something else.
     #[error("the list token is not valid here: start the listing again without one")]
     BadToken,

@@ -10,8 +10,10 @@ use sha2::{Digest, Sha256};
 use std::fmt;
 use uuid::Uuid;
 
-/// Says the version of the scheme, and that the id is one of ours.
-const PREFIX: &str = "cv1-";
+/// Says the version of the scheme, and that the id is one of ours and of a volume.
+const VOLUME: &str = "cv1-";
+/// The same of a snapshot.
+const SNAPSHOT: &str = "cs1-";
 /// Base32 digits of 16 bytes.
 const DIGITS: usize = 26;
 
@@ -25,17 +27,12 @@ pub struct VolumeId {
 impl VolumeId {
     /// The id of the volume called `name` in the file system `fs`.
     pub fn new(fs: Uuid, name: &str) -> Self {
-        let hash = Sha256::digest(name.as_bytes());
-        let text = format!("{PREFIX}{}-{}", base32(fs.as_bytes()), base32(&hash[..16]));
-        Self { text, fs }
+        Self { text: compose(VOLUME, fs, name), fs }
     }
 
     /// Reads an id; `None` if it is not one that [`VolumeId::new`] makes (a static volume's handle may be any text).
     pub fn parse(text: &str) -> Option<Self> {
-        let (fs, hash) = text.strip_prefix(PREFIX)?.split_once('-')?;
-        let fs = Uuid::from_bytes(unbase32(fs)?);
-        unbase32(hash)?;
-        Some(Self { text: text.to_owned(), fs })
+        Some(Self { fs: file_system(VOLUME, text)?, text: text.to_owned() })
     }
 
     /// The id as it goes over the wire.
@@ -53,6 +50,53 @@ impl fmt::Display for VolumeId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// The id of a snapshot that this driver created: as a [`VolumeId`], with another prefix.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SnapshotId {
+    text: String,
+    fs: Uuid,
+}
+
+impl SnapshotId {
+    /// The id of the snapshot called `name` in the file system `fs`.
+    pub fn new(fs: Uuid, name: &str) -> Self {
+        Self { text: compose(SNAPSHOT, fs, name), fs }
+    }
+
+    /// Reads an id; `None` if it is not one that [`SnapshotId::new`] makes.
+    pub fn parse(text: &str) -> Option<Self> {
+        Some(Self { fs: file_system(SNAPSHOT, text)?, text: text.to_owned() })
+    }
+
+    /// The id as it goes over the wire.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// The file system that holds the snapshot.
+    pub fn fs(&self) -> Uuid {
+        self.fs
+    }
+}
+
+impl fmt::Display for SnapshotId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+fn compose(prefix: &str, fs: Uuid, name: &str) -> String {
+    let hash = Sha256::digest(name.as_bytes());
+    format!("{prefix}{}-{}", base32(fs.as_bytes()), base32(&hash[..16]))
+}
+
+/// The file system that an id names, if `compose` can have made it.
+fn file_system(prefix: &str, text: &str) -> Option<Uuid> {
+    let (fs, hash) = text.strip_prefix(prefix)?.split_once('-')?;
+    unbase32(hash)?;
+    Some(Uuid::from_bytes(unbase32(fs)?))
 }
 
 /// Lower-case base32 without padding, usable in file names, DNS labels and mount tables.
@@ -88,6 +132,14 @@ mod tests {
             VolumeId::new(FS, "pvc-1").as_str(),
             "cv1-aerukz4jvpg66ajdivtytk6n54-6kdi4gvhzk3gsul43h22wg3zk4"
         );
+    }
+
+    #[test]
+    fn an_id_of_a_snapshot_is_none_of_a_volume() {
+        let (snapshot, volume) = (SnapshotId::new(FS, "a"), VolumeId::new(FS, "a"));
+        assert_eq!(SnapshotId::parse(snapshot.as_str()), Some(snapshot.clone()));
+        assert_eq!((VolumeId::parse(snapshot.as_str()), SnapshotId::parse(volume.as_str())), (None, None));
+        assert_eq!((snapshot.fs(), snapshot.as_str().len()), (FS, 57));
     }
 
     #[test]

@@ -38,6 +38,7 @@
 
 pub mod address;
 mod call;
+pub mod claims;
 pub mod client;
 mod config;
 mod controller;
@@ -54,13 +55,14 @@ mod status;
 pub mod store;
 mod token;
 
-pub use address::{BucketKeys, FsAddress, Secret};
+pub use address::{BucketKeys, FsAddress, MountOptions, Secret};
+pub use claims::{Claim, Claims};
 pub use config::{Config, NodeConfig};
 pub use error::CsiError;
-pub use id::VolumeId;
+pub use id::{SnapshotId, VolumeId};
 pub use identity::DRIVER_NAME;
 pub use launcher::{ChildOptions, ChildProcess, InProcess, MountLauncher, SharedMounts, SharedOptions};
-pub use request::{ParameterKey, SecretKey, VolumePath};
+pub use request::{ContextKey, ParameterKey, SecretKey, SettingKey, VolumePath};
 pub use server::{listen, serve};
 
 /// For fuzzing: what happens to the bytes of a request, a list token or a mount table before anything acts on them.

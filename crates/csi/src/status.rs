@@ -22,9 +22,14 @@ pub(crate) fn code(error: &CsiError) -> Code {
         CsiError::Missing(_) | CsiError::Invalid { .. } | CsiError::Faults(_) => Code::InvalidArgument,
         CsiError::OutOfRange(_) => Code::OutOfRange,
         CsiError::Differs { .. } | CsiError::Occupied { .. } => Code::AlreadyExists,
-        CsiError::NoVolume(_) | CsiError::NoDirectory { .. } | CsiError::NotMounted { .. } => Code::NotFound,
+        CsiError::NoVolume(_)
+        | CsiError::NoSnapshot(_)
+        | CsiError::NoDirectory { .. }
+        | CsiError::NotMounted { .. } => Code::NotFound,
         CsiError::Busy(_) | CsiError::BadToken => Code::Aborted,
         CsiError::NoFileSystem(_)
+        | CsiError::UnknownFileSystem { .. }
+        | CsiError::NoClaims { .. }
         | CsiError::OtherFileSystem { .. }
         | CsiError::UnsafeDirectory { .. }
         | CsiError::NotStaged(_)
@@ -44,7 +49,8 @@ fn store(error: &StoreError) -> Code {
         StoreError::Full(_) => Code::ResourceExhausted,
         StoreError::InUse { .. } | StoreError::Unusable(_) => Code::FailedPrecondition,
         StoreError::Refused(_) => Code::InvalidArgument,
-        StoreError::Contended(_) => Code::Aborted,
+        StoreError::TooSmall { .. } => Code::OutOfRange,
+        StoreError::Contended(_) | StoreError::Copying { .. } => Code::Aborted,
         StoreError::Unavailable(_) => Code::Unavailable,
         StoreError::Unauthenticated(_) => Code::Unauthenticated,
         StoreError::Denied(_) => Code::PermissionDenied,

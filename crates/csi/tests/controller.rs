@@ -22,9 +22,9 @@ async fn the_plugin_tells_who_it_is_and_only_what_it_can() {
     assert_eq!(probe.ready, Some(true));
     let told =
         plugin.client.controller.controller_get_capabilities(ControllerGetCapabilitiesRequest {}).await;
-    assert_eq!(told.unwrap().into_inner().capabilities.len(), 6);
-    let unserved =
-        plugin.client.controller.create_snapshot(CreateSnapshotRequest::default()).await.unwrap_err();
+    assert_eq!(told.unwrap().into_inner().capabilities.len(), 11);
+    let attach = ControllerPublishVolumeRequest::default();
+    let unserved = plugin.client.controller.controller_publish_volume(attach).await.unwrap_err();
     assert_eq!(unserved.code(), Code::Unimplemented);
 }
 
@@ -59,7 +59,7 @@ async fn a_request_that_can_never_work_is_refused_with_every_reason() {
                 volume_content_source: Some(VolumeContentSource::default()),
                 ..good.clone()
             },
-            "data source",
+            "volume_content_source.type",
         ),
     ];
     for (request, part) in cases {
@@ -111,7 +111,7 @@ async fn a_volume_is_never_deleted_through_the_wrong_secret_or_none() {
         plugin.client.controller.controller_get_capabilities(ControllerGetCapabilitiesRequest {}).await;
     assert_eq!(
         told.unwrap().into_inner().capabilities.len(),
-        3,
+        6,
         "nothing is told that needs a configuration"
     );
 }

@@ -322,3 +322,51 @@ async fn a_plugin_that_restarts_goes_on_with_the_mounts_that_are_there() {
     let dir = plugin.stop().await;
     assert_eq!(dir.mounts_below("base") + dir.mounts_below("pods"), 0);
 }
+
+#[tokio::test]
+async fn an_fs_group_gets_the_directory_of_the_volume_once() {
+    use carafe_proto::csi::v1::volume_capability::AccessType;
+    use std::os::unix::fs::MetadataExt;
+    let mut plugin = Plugin::start().await;
+    let volume = plugin.create("pvc-1").await;
+    let inside = plugin.dir.path("fs").join(&volume.volume_context["path"]);
+    std::fs::write(inside.join("before"), "x").unwrap();
+    let with = |mut request: NodePublishVolumeRequest, group: &str| {
+        let access = request.volume_capability.as_mut().and_then(|c| c.access_type.as_mut());
+        if let Some(AccessType::Mount(mount)) = access {
+            mount.volume_mount_group = group.to_owned();
+        }
+        request
+    };
+    for (target, group) in [("one", "101"), ("two", "202")] {
+        let request = with(plugin.publish_request(&volume, target), group);
+        plugin.client.node.node_publish_volume(request).await.unwrap();
+        let root = std::fs::metadata(&inside).unwrap();
+        assert_eq!((root.gid(), root.mode() & 0o7777), (101, 0o2777), "{group}");
+    }
+    assert_eq!(std::fs::metadata(inside.join("before")).unwrap().gid(), 0, "nothing below is touched");
+    // A volume with a group of its own keeps it.
+    let request =
+        CreateVolumeRequest { parameters: map(&[("gid", "7"), ("mode", "750")]), ..create("pvc-2", 1) };
+    let own = plugin.client.controller.create_volume(request).await.unwrap().into_inner().volume.unwrap();
+    let request = with(plugin.publish_request(&own, "three"), "101");
+    plugin.client.node.node_publish_volume(request).await.unwrap();
+    let root = std::fs::metadata(plugin.dir.path("fs").join(&own.volume_context["path"])).unwrap();
+    assert_eq!((root.gid(), root.mode() & 0o7777), (7, 0o750));
+}
+
+#[tokio::test]
+async fn inline_volumes_and_misspelt_attributes_are_refused_with_what_to_do() {
+    let mut plugin = Plugin::start().await;
+    let cases = [
+        (map(&[("csi.storage.k8s.io/ephemeral", "true")]), "volumeClaimTemplate"),
+        (map(&[("pth", "a"), ("cahce", "disk")]), r#""cahce", "pth""#),
+        (map(&[("path", "a"), ("fileSystem", "mine"), ("cacheSize", "lots")]), r#""cacheSize" is "lots""#),
+    ];
+    for (volume_context, part) in cases {
+        let volume = Volume { volume_id: "static".into(), volume_context, ..Volume::default() };
+        let status = plugin.publish(&volume, "a").await.unwrap_err();
+        assert_eq!(status.code(), tonic::Code::InvalidArgument, "{status}");
+        assert!(status.message().contains(part), "{part} is not in {status}");
+    }
+}

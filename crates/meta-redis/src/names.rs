@@ -50,6 +50,14 @@ impl Names {
         format!("{}v", self.root)
     }
 
+    pub(crate) fn snapshots(&self) -> String {
+        format!("{}n", self.root)
+    }
+
+    pub(crate) fn gates(&self) -> String {
+        format!("{}c", self.root)
+    }
+
     pub(crate) fn dead_inodes(&self) -> String {
         format!("{}k", self.root)
     }
@@ -109,6 +117,8 @@ impl Names {
             Key::PackLive(s) => self.slice('p', s),
             Key::Quota(q) => (self.quotas(), q.0.to_string()),
             Key::Volume(id) => (self.volumes(), id.clone()),
+            Key::Snapshot(id) => (self.snapshots(), id.clone()),
+            Key::Gate(q) => (self.gates(), q.0.to_string()),
             Key::Single(name) => (self.root(), format!("1{name}")),
         }
     }

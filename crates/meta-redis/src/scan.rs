@@ -27,7 +27,12 @@ pub(crate) async fn scan(link: &Link, names: &Names, request: &ScanRequest) -> R
         ScanRequest::Buckets { cursor, limit } => buckets(link, names, *cursor, *limit).await,
         ScanRequest::DeadInodes { limit, from } => dead_inodes(link, names, *limit, *from).await,
         ScanRequest::DeadObjects { limit, from } => dead_objects(link, names, *limit, *from).await,
-        ScanRequest::Volumes { after, limit } => volumes(link, names, after.as_deref(), *limit).await,
+        ScanRequest::Volumes { after, limit } => {
+            registry(link, names.volumes(), Scanned::Volume, after.as_deref(), *limit).await
+        }
+        ScanRequest::Snapshots { after, limit } => {
+            registry(link, names.snapshots(), Scanned::Snapshot, after.as_deref(), *limit).await
+        }
         ScanRequest::Quotas => {
             let mut pipe = Pipeline::new();
             pipe.cmd("HGETALL").arg(names.quotas());
@@ -128,9 +133,15 @@ async fn dead_objects(link: &Link, names: &Names, limit: usize, from: Option<Tim
 }
 
 /// A hash has no order: the ids are sorted here. A store has thousands of volumes at most.
-async fn volumes(link: &Link, names: &Names, after: Option<&str>, limit: usize) -> Result<ScanPage> {
+async fn registry(
+    link: &Link,
+    hash: String,
+    scanned: fn(String, Bytes) -> Scanned,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<ScanPage> {
     let mut pipe = Pipeline::new();
-    pipe.cmd("HKEYS").arg(names.volumes());
+    pipe.cmd("HKEYS").arg(&hash);
     let (time, mut values) = timed(link, pipe, 1).await?;
     let mut ids = Vec::new();
     for id in reply::array(values.remove(0))? {
@@ -140,15 +151,15 @@ async fn volumes(link: &Link, names: &Names, after: Option<&str>, limit: usize) 
     ids.sort_unstable();
     let mut page = ScanPage { time, ..ScanPage::default() };
     let mut rest = ids.as_slice();
-    // Volumes that were deleted since are passed over: a short page would mean the end.
+    // Records that were deleted since are passed over: a short page would mean the end.
     while page.found.len() < limit && !rest.is_empty() {
         let (now, later) = rest.split_at((limit - page.found.len()).min(rest.len()));
         rest = later;
         let mut get = cmd("HMGET");
-        get.arg(names.volumes()).arg(now);
+        get.arg(&hash).arg(now);
         for (id, value) in now.iter().zip(reply::array(link.command(&get, link.usual()).await?)?) {
             if let Some(record) = reply::optional(value)? {
-                page.found.push(Scanned::Volume(id.clone(), record));
+                page.found.push(scanned(id.clone(), record));
             }
         }
     }

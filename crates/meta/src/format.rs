@@ -91,7 +91,13 @@ pub async fn format(store: &dyn MetaStore, options: FormatOptions) -> Result<Sup
     records.extend(directory(TRASH, 0o700, now));
     let limits = options.limits;
     let left = |bound: Option<u64>| bound.map_or(UNLIMITED, |n| i64::try_from(n).unwrap_or(UNLIMITED));
-    let record = QuotaRecord { version: FORMAT_VERSION, parent: None, root: InodeNo::ROOT, limits };
+    let record = QuotaRecord {
+        version: FORMAT_VERSION,
+        parent: None,
+        root: InodeNo::ROOT,
+        limits,
+        settings: BTreeMap::new(),
+    };
     let quota = QuotaState {
         record: record.encode().into(),
         left_bytes: left(limits.bytes),

@@ -29,6 +29,7 @@ fn volume(id: &str, path: &str) -> NewVolume {
         gid: 8,
         mode: 0o2770,
         parameters: BTreeMap::from([("uid".to_owned(), "7".to_owned())]),
+        settings: BTreeMap::new(),
     }
 }
 

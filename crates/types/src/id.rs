@@ -43,7 +43,7 @@ impl BucketNo {
 }
 
 /// The number of a session in its file system. Given by the store, never given twice within a generation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize, serde::Deserialize)]
 pub struct SessionNo(pub u32);
 
 /// The random identity of a session. Objects are named by it, so two sessions can never write the same object, also

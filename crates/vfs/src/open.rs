@@ -2,6 +2,7 @@
 
 use crate::handles::Fh;
 use crate::node::Node;
+use crate::options::CLOSE_SYNC;
 use crate::vfs::{Entry, Opened, Vfs};
 use carafe_meta::{Ctx, DirtyWatch, NewNode, SetAttr};
 use carafe_types::record::LockKind;
@@ -120,7 +121,14 @@ impl Vfs {
 
     /// Whether a close must wait until the data is durable.
     fn close_waits(&self, node: &Node) -> bool {
-        self.o.close_sync || !node.state().watch.as_ref().is_some_and(DirtyWatch::close_may_be_async)
+        let quota = {
+            let state = node.state();
+            if !state.watch.as_ref().is_some_and(DirtyWatch::close_may_be_async) {
+                return true;
+            }
+            state.attr.quota
+        };
+        self.o.close_sync || self.meta.setting(quota, CLOSE_SYNC).as_deref() == Some("true")
     }
 
     /// The last descriptor of an open is gone. `flock_owner`: its flock goes, too.

@@ -36,6 +36,11 @@ pub struct VfsOptions {
     pub memory_bytes: u64,
 }
 
+/// Settings of a volume that go before the mount's options, as its quota brings them: `true` makes closes wait.
+pub(crate) const CLOSE_SYNC: &str = "closeSync";
+/// Bytes that are fetched ahead of one sequential reader.
+pub(crate) const READ_AHEAD: &str = "readAhead";
+
 impl VfsOptions {
     /// The defaults. One second of delay makes a busy writer of small files fill its packs (3,000 files a second are 3
     /// packs of 4 MiB), and costs at most one PUT a second when little happens.

@@ -196,7 +196,13 @@ mod tests {
     #[test]
     fn use_is_what_is_neither_left_nor_reserved() {
         let limits = Limits { bytes: Some(1000), inodes: None };
-        let record = QuotaRecord { version: FORMAT_VERSION, parent: None, root: InodeNo::ROOT, limits };
+        let record = QuotaRecord {
+            version: FORMAT_VERSION,
+            parent: None,
+            root: InodeNo::ROOT,
+            limits,
+            settings: Default::default(),
+        };
         let state = QuotaState {
             record: record.encode().into(),
             left_bytes: 600,

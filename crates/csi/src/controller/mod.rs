@@ -4,10 +4,14 @@
 //! id (`resolve`); everything else is in that file system's registry.
 
 mod list;
+mod modify;
 mod resolve;
+mod snapshots;
+mod source;
 mod volumes;
 
 use crate::call;
+use crate::claims::Claims;
 use crate::config::Config;
 use crate::error::CsiError;
 use crate::locks::Locks;
@@ -17,25 +21,40 @@ use carafe_proto::csi::v1::controller_service_capability::{Rpc, Type, rpc};
 use carafe_proto::csi::v1::{
     ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerGetCapabilitiesRequest,
     ControllerGetCapabilitiesResponse, ControllerGetVolumeRequest, ControllerGetVolumeResponse,
-    ControllerServiceCapability, CreateVolumeRequest, CreateVolumeResponse, DeleteVolumeRequest,
-    DeleteVolumeResponse, GetCapacityRequest, GetCapacityResponse, ListVolumesRequest, ListVolumesResponse,
-    ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesResponse,
+    ControllerModifyVolumeRequest, ControllerModifyVolumeResponse, ControllerServiceCapability,
+    CreateSnapshotRequest, CreateSnapshotResponse, CreateVolumeRequest, CreateVolumeResponse,
+    DeleteSnapshotRequest, DeleteSnapshotResponse, DeleteVolumeRequest, DeleteVolumeResponse,
+    GetCapacityRequest, GetCapacityResponse, GetSnapshotRequest, GetSnapshotResponse, ListSnapshotsRequest,
+    ListSnapshotsResponse, ListVolumesRequest, ListVolumesResponse, ValidateVolumeCapabilitiesRequest,
+    ValidateVolumeCapabilitiesResponse,
 };
 use resolve::Resolver;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
 /// What works without conditions.
-const CAPABILITIES: [rpc::Type; 3] =
-    [rpc::Type::CreateDeleteVolume, rpc::Type::ExpandVolume, rpc::Type::SingleNodeMultiWriter];
+const CAPABILITIES: [rpc::Type; 6] = [
+    rpc::Type::CreateDeleteVolume,
+    rpc::Type::ExpandVolume,
+    rpc::Type::CloneVolume,
+    rpc::Type::CreateDeleteSnapshot,
+    rpc::Type::ModifyVolume,
+    rpc::Type::SingleNodeMultiWriter,
+];
 /// What carries no secrets, and so works only with configured file systems.
-const CAPABILITIES_IF_CONFIGURED: [rpc::Type; 3] =
-    [rpc::Type::ListVolumes, rpc::Type::GetCapacity, rpc::Type::GetVolume];
+const CAPABILITIES_IF_CONFIGURED: [rpc::Type; 5] = [
+    rpc::Type::ListVolumes,
+    rpc::Type::GetCapacity,
+    rpc::Type::GetVolume,
+    rpc::Type::ListSnapshots,
+    rpc::Type::GetSnapshot,
+];
 
 /// What the calls of this service work with.
 pub(crate) struct Core {
     resolver: Resolver,
     volumes: VolumePath,
+    claims: Option<Arc<dyn Claims>>,
     locks: Locks,
 }
 
@@ -46,7 +65,8 @@ impl ControllerService {
     pub(crate) fn new(config: &Config) -> Option<Self> {
         let file_systems = Arc::clone(config.controller.as_ref()?);
         let resolver = Resolver::new(file_systems, config.file_systems.clone());
-        Some(Self(Arc::new(Core { resolver, volumes: config.volumes.clone(), locks: Locks::default() })))
+        let (volumes, claims) = (config.volumes.clone(), config.claims.clone());
+        Some(Self(Arc::new(Core { resolver, volumes, claims, locks: Locks::default() })))
     }
 }
 
@@ -94,6 +114,51 @@ impl Controller for ControllerService {
     ) -> Result<Response<ControllerGetVolumeResponse>, Status> {
         let id = request.into_inner().volume_id;
         call::look("ControllerGetVolume", &id, self.0.get(&id)).await
+    }
+
+    async fn controller_modify_volume(
+        &self,
+        request: Request<ControllerModifyVolumeRequest>,
+    ) -> Result<Response<ControllerModifyVolumeResponse>, Status> {
+        let (core, request) = (Arc::clone(&self.0), request.into_inner());
+        let id = request.volume_id.clone();
+        call::run("ControllerModifyVolume", &id, async move { core.modify(request).await }).await
+    }
+
+    async fn create_snapshot(
+        &self,
+        request: Request<CreateSnapshotRequest>,
+    ) -> Result<Response<CreateSnapshotResponse>, Status> {
+        let (core, request) = (Arc::clone(&self.0), request.into_inner());
+        let name = request.name.clone();
+        call::run("CreateSnapshot", &name, async move { core.create_snapshot(request).await }).await
+    }
+
+    async fn delete_snapshot(
+        &self,
+        request: Request<DeleteSnapshotRequest>,
+    ) -> Result<Response<DeleteSnapshotResponse>, Status> {
+        let (core, request) = (Arc::clone(&self.0), request.into_inner());
+        let id = request.snapshot_id.clone();
+        call::run("DeleteSnapshot", &id, async move { core.delete_snapshot(request).await }).await
+    }
+
+    async fn list_snapshots(
+        &self,
+        request: Request<ListSnapshotsRequest>,
+    ) -> Result<Response<ListSnapshotsResponse>, Status> {
+        let request = request.into_inner();
+        let token = request.starting_token.clone();
+        call::look("ListSnapshots", &token, self.0.list_snapshots(request)).await
+    }
+
+    async fn get_snapshot(
+        &self,
+        request: Request<GetSnapshotRequest>,
+    ) -> Result<Response<GetSnapshotResponse>, Status> {
+        let request = request.into_inner();
+        let id = request.snapshot_id.clone();
+        call::look("GetSnapshot", &id, self.0.get_snapshot(request)).await
     }
 
     async fn list_volumes(

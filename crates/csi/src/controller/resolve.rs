@@ -7,11 +7,12 @@
 
 use crate::address::FsAddress;
 use crate::error::CsiError;
-use crate::id::VolumeId;
+use crate::id::{SnapshotId, VolumeId};
 use crate::request;
 use crate::store::{FileSystems, VolumeStore};
 use std::collections::HashMap;
 use std::sync::Arc;
+use uuid::Uuid;
 
 pub(super) struct Resolver {
     file_systems: Arc<dyn FileSystems>,
@@ -28,18 +29,48 @@ impl Resolver {
         !self.configured.is_empty()
     }
 
-    /// The file system for a new volume; `name` is for the message.
+    /// The file system for a new volume, by the secrets, by `file_system` (a name or uuid), or the only one; `name` is for
+    /// the message.
     pub(super) async fn for_new(
         &self,
         name: &str,
+        file_system: Option<&str>,
         secrets: &HashMap<String, String>,
     ) -> Result<Arc<dyn VolumeStore>, CsiError> {
-        let address = match (request::address(secrets)?, self.configured.as_slice()) {
-            (Some(address), _) => address,
-            (None, [only]) => only.clone(),
-            (None, _) => return Err(CsiError::NoFileSystem(name.to_owned())),
+        let address = match (request::address(secrets)?, file_system, self.configured.as_slice()) {
+            (Some(address), None, _) => address,
+            (Some(address), Some(wanted), _) => return self.called(wanted, &[address]).await,
+            (None, Some(wanted), configured) => return self.called(wanted, configured).await,
+            (None, None, [only]) => only.clone(),
+            (None, None, _) => return Err(CsiError::NoFileSystem(name.to_owned())),
         };
         Ok(self.file_systems.open(&address).await?)
+    }
+
+    /// The one of these that the configuration, or itself, calls `wanted`. One that cannot be reached might be it.
+    async fn called(&self, wanted: &str, among: &[FsAddress]) -> Result<Arc<dyn VolumeStore>, CsiError> {
+        if let Some(address) = among.iter().find(|address| address.name.as_deref() == Some(wanted)) {
+            return Ok(self.file_systems.open(address).await?);
+        }
+        let (mut known, mut failure) = (Vec::new(), None);
+        for address in among {
+            match self.file_systems.open(address).await {
+                Ok(store) if store.name() == wanted || store.fs().to_string() == wanted => return Ok(store),
+                Ok(store) => known.push(address.name.clone().unwrap_or_else(|| store.name())),
+                Err(error) => failure = Some(error.into()),
+            }
+        }
+        let known = if known.is_empty() { "there is none".to_owned() } else { known.join(", ") };
+        Err(failure.unwrap_or(CsiError::UnknownFileSystem { name: wanted.to_owned(), known }))
+    }
+
+    /// The file system of an existing snapshot.
+    pub(super) async fn for_snapshot(
+        &self,
+        id: &SnapshotId,
+        secrets: &HashMap<String, String>,
+    ) -> Result<Arc<dyn VolumeStore>, CsiError> {
+        self.for_id(id.as_str(), id.fs(), "snapshot", secrets).await
     }
 
     /// The file system of an existing volume.
@@ -48,26 +79,38 @@ impl Resolver {
         id: &VolumeId,
         secrets: &HashMap<String, String>,
     ) -> Result<Arc<dyn VolumeStore>, CsiError> {
-        let Some(address) = request::address(secrets)? else { return self.configured_for(id).await };
-        let store = self.file_systems.open(&address).await?;
-        if store.fs() == id.fs() {
-            return Ok(store);
-        }
-        Err(CsiError::OtherFileSystem { id: id.to_string(), expected: id.fs(), found: store.fs() })
+        self.for_id(id.as_str(), id.fs(), "volume", secrets).await
     }
 
-    /// The configured file system that `id` names. One that cannot be reached might be it, so its failure is the answer
+    async fn for_id(
+        &self,
+        id: &str,
+        fs: Uuid,
+        what: &str,
+        secrets: &HashMap<String, String>,
+    ) -> Result<Arc<dyn VolumeStore>, CsiError> {
+        let Some(address) = request::address(secrets)? else {
+            return self.configured_for(id, fs, what).await;
+        };
+        let store = self.file_systems.open(&address).await?;
+        if store.fs() == fs {
+            return Ok(store);
+        }
+        Err(CsiError::OtherFileSystem { id: id.to_owned(), expected: fs, found: store.fs() })
+    }
+
+    /// The configured file system with this uuid. One that cannot be reached might be it, so its failure is the answer
     /// unless another one is found.
-    async fn configured_for(&self, id: &VolumeId) -> Result<Arc<dyn VolumeStore>, CsiError> {
+    async fn configured_for(&self, id: &str, fs: Uuid, what: &str) -> Result<Arc<dyn VolumeStore>, CsiError> {
         let mut failure = None;
         for address in &self.configured {
             match self.file_systems.open(address).await {
-                Ok(store) if store.fs() == id.fs() => return Ok(store),
+                Ok(store) if store.fs() == fs => return Ok(store),
                 Ok(_) => {}
                 Err(error) => failure = Some(error.into()),
             }
         }
-        Err(failure.unwrap_or_else(|| CsiError::NoFileSystem(format!("volume {id}"))))
+        Err(failure.unwrap_or_else(|| CsiError::NoFileSystem(format!("{what} {id}"))))
     }
 
     /// Every configured file system, in the order of their uuid; two addresses of the same one count once.

@@ -1,10 +1,10 @@
 //! Creating, deleting, checking and growing one volume.
 
-use super::{Core, not_ours};
+use super::{Core, not_ours, source};
 use crate::error::CsiError;
-use crate::id::VolumeId;
-use crate::request::{self, CONTEXT_PATH, Capacity, VolumeParameters, VolumePath, required};
-use crate::store::NewVolume;
+use crate::id::{SnapshotId, VolumeId};
+use crate::request::{self, CONTEXT_PATH, Capacity, Settings, VolumeParameters, VolumePath, required};
+use crate::store::{NewVolume, VolumeStore};
 use carafe_proto::csi::v1::validate_volume_capabilities_response::Confirmed;
 use carafe_proto::csi::v1::{
     ControllerExpandVolumeRequest, ControllerExpandVolumeResponse, ControllerGetVolumeResponse,
@@ -12,7 +12,7 @@ use carafe_proto::csi::v1::{
     ValidateVolumeCapabilitiesRequest, ValidateVolumeCapabilitiesResponse, Volume,
     controller_get_volume_response,
 };
-use carafe_types::record::{VolumeRecord, VolumeState};
+use carafe_types::record::{CopySource, VolumeRecord, VolumeState};
 use std::collections::HashMap;
 
 impl Core {
@@ -24,24 +24,58 @@ impl Core {
         request::accesses(&request.volume_capabilities)?;
         let capacity = Capacity::parse(request.capacity_range.as_ref())?;
         let parameters = VolumeParameters::parse(&request.parameters)?;
-        refuse_unserved(&request)?;
+        let settings = Settings::parse(&request.mutable_parameters)?;
+        let source = source::wanted(request.volume_content_source.as_ref())?;
         let _lock = self.locks.lock(format!("volume {name:?}"))?;
-        let store = self.resolver.for_new(&format!("volume {name:?}"), &request.secrets).await?;
+        let what = format!("volume {name:?}");
+        let file_system = parameters.file_system.as_deref();
+        let store = self.resolver.for_new(&what, file_system, &request.secrets).await?;
+        let source = source.map(|source| source.within(store.fs())).transpose()?;
         let id = VolumeId::new(store.fs(), name);
+        let path = match &parameters.pattern {
+            Some(pattern) => pattern.path(&request.parameters, self.claims.as_deref()).await?,
+            None => VolumePath::of(&self.volumes, &id),
+        };
         let new = NewVolume {
-            path: VolumePath::of(&self.volumes, &id),
+            path,
             id,
             name: name.to_owned(),
             capacity: capacity.choose(),
-            inode_limit: parameters.inode_limit,
+            inode_limit: settings.inode_limit.or(parameters.inode_limit),
             uid: parameters.uid,
             gid: parameters.gid,
             mode: parameters.mode,
             parameters: parameters.given,
+            settings: settings.given,
+            source,
+            adopt: parameters.adopt,
         };
+        self.source_fits(store.as_ref(), &new).await?;
         let record = store.create_volume(&new).await?;
         same_as_asked(&record, &new, capacity)?;
         Ok(CreateVolumeResponse { volume: Some(wire(&record)) })
+    }
+
+    /// A snapshot of a bigger volume than is asked for may fit today and not tomorrow's restore of the same claim.
+    async fn source_fits(&self, store: &dyn VolumeStore, new: &NewVolume) -> Result<(), CsiError> {
+        let least = match &new.source {
+            Some(CopySource::Snapshot(id)) => {
+                let id = SnapshotId::parse(id).ok_or_else(|| CsiError::NoSnapshot(id.clone()))?;
+                let missing = || CsiError::NoSnapshot(id.to_string());
+                store.get_snapshot(&id).await?.ok_or_else(missing)?.capacity
+            }
+            Some(CopySource::Volume(id)) => {
+                let id = VolumeId::parse(id).ok_or_else(|| not_ours(id))?;
+                store.get_volume(&id).await?.ok_or_else(|| not_ours(id.as_str()))?.capacity
+            }
+            None => return Ok(()),
+        };
+        match new.capacity {
+            Some(capacity) if capacity < least => Err(CsiError::OutOfRange(format!(
+                "{capacity} bytes are asked for, the source was made with {least}: ask for as much or more"
+            ))),
+            _ => Ok(()),
+        }
     }
 
     /// Deletes a volume. An id that this driver cannot have made names a static volume, whose data is kept, or nothing.
@@ -113,7 +147,7 @@ impl Core {
         Ok(ControllerGetVolumeResponse { volume: Some(wire(&record)), status: Some(status) })
     }
 
-    async fn record(
+    pub(super) async fn record(
         &self,
         id: &VolumeId,
         secrets: &HashMap<String, String>,
@@ -129,39 +163,48 @@ pub(super) fn wire(record: &VolumeRecord) -> Volume {
     Volume {
         capacity_bytes: bytes(record.capacity),
         volume_id: record.id.clone(),
-        volume_context: HashMap::from([(CONTEXT_PATH.to_owned(), record.path.clone())]),
-        content_source: None,
+        volume_context: context(record),
+        content_source: record.source.as_ref().map(source::wire),
         accessible_topology: Vec::new(),
     }
 }
 
-/// Capacities come from the wire as `i64`, so a larger one is damage; told as the largest.
-fn bytes(capacity: u64) -> i64 {
-    i64::try_from(capacity).unwrap_or(i64::MAX)
+/// What node calls must know: where it lies, and which of its parameters concern its mount.
+fn context(record: &VolumeRecord) -> HashMap<String, String> {
+    // Parameters that were accepted once are read again without asking whether they still are.
+    let given: HashMap<String, String> = record.parameters.clone().into_iter().collect();
+    let mut context: HashMap<String, String> = VolumeParameters::parse(&given)
+        .map(|parameters| parameters.context)
+        .unwrap_or_default()
+        .into_iter()
+        .collect();
+    context.insert(CONTEXT_PATH.to_owned(), record.path.clone());
+    context
 }
 
-fn refuse_unserved(request: &CreateVolumeRequest) -> Result<(), CsiError> {
-    if request.volume_content_source.is_some() {
-        let reason = "this driver version makes empty volumes only: leave the data source out";
-        return Err(CsiError::invalid("volume_content_source", reason));
-    }
-    if !request.mutable_parameters.is_empty() {
-        let reason = "this driver version has no mutable parameters: leave the VolumeAttributesClass out";
-        return Err(CsiError::invalid("mutable_parameters", reason));
-    }
-    Ok(())
+/// Capacities come from the wire as `i64`, so a larger one is damage; told as the largest.
+pub(super) fn bytes(capacity: u64) -> i64 {
+    i64::try_from(capacity).unwrap_or(i64::MAX)
 }
 
 /// Whether the registered volume is what a request for the same name asks for.
 fn same_as_asked(record: &VolumeRecord, new: &NewVolume, capacity: Capacity) -> Result<(), CsiError> {
-    if record.state == VolumeState::Deleting {
-        return Err(CsiError::Busy(format!("volume {}, which is being deleted", record.id)));
+    match record.state {
+        VolumeState::Ready => {}
+        VolumeState::Copying => {
+            return Err(CsiError::Busy(format!("volume {}, which is being copied", record.id)));
+        }
+        VolumeState::Deleting => {
+            return Err(CsiError::Busy(format!("volume {}, which is being deleted", record.id)));
+        }
     }
     let difference = if !capacity.is_met_by(record.capacity) {
         let asked = new.capacity.unwrap_or(0);
         format!("it has {} bytes, {asked} are asked", record.capacity)
     } else if record.parameters != new.parameters {
         format!("its parameters are {:?}, asked are {:?}", record.parameters, new.parameters)
+    } else if record.source != new.source {
+        format!("its source is {}, asked is {}", source::told(&record.source), source::told(&new.source))
     } else if record.name != new.name {
         format!("it is called {:?}", record.name)
     } else {

@@ -11,7 +11,7 @@
 
 use super::shared::io;
 use super::{LaunchError, RefusalKind, ServingMount, Starter};
-use crate::address::{FsAddress, Secret};
+use crate::address::{FsAddress, MountOptions, Secret};
 use crate::mount::probe::{self, Health};
 use crate::mount::table::{MountEntry, MountTable};
 use crate::mount::unmount;
@@ -68,13 +68,47 @@ impl ChildProcess {
             OpenOptions::new().create(true).append(true).mode(0o600).open(log).map_err(io("opening", log))?;
         let err = out.try_clone().map_err(io("opening", log))?;
         let mut command = Command::new(&self.0.program);
-        command.arg("mount").arg(address.public_url().as_str()).arg(point).args(&self.0.arguments);
+        command.arg("mount").arg(address.public_url().as_str()).arg(point);
+        command.args(arguments(&self.0.arguments, &address.options, point));
         command.stdin(Stdio::null()).stdout(out).stderr(err).process_group(0);
         set_secrets(&mut command, address);
         command
             .spawn()
             .map_err(|e| LaunchError::CannotStart { program: self.0.program.clone(), reason: e.to_string() })
     }
+}
+
+/// What the plugin was told about mounts, with what one mount's own options say instead. A mount with options of its own
+/// also has a cache directory of its own: two mounts with different ideas of its size must not share one.
+fn arguments(usual: &[OsString], own: &MountOptions, point: &Path) -> Vec<OsString> {
+    let mut all = usual.to_vec();
+    if *own == MountOptions::default() {
+        return all;
+    }
+    if let Some(at) = all.iter().position(|argument| argument == "--cache-dir")
+        && let Some(dir) = all.get_mut(at + 1)
+    {
+        let name = point.file_name().unwrap_or_default();
+        *dir = Path::new(dir).join(name).into_os_string();
+    }
+    let mut set = |name: &str, value: String| {
+        if let Some(at) = all.iter().position(|argument| argument == name) {
+            all.drain(at..(at + 2).min(all.len()));
+        }
+        all.extend([name.into(), value.into()]);
+    };
+    if let Some(bytes) = own.cache_size {
+        set("--cache-size", bytes.to_string());
+    }
+    if let Some(uploads) = own.upload_parallel {
+        set("--upload-parallel", uploads.to_string());
+    }
+    for (wanted, flag) in [(own.memory_only, "--no-cache-disk"), (own.close_sync, "--close-sync")] {
+        if wanted && !all.iter().any(|argument| argument == flag) {
+            all.push(flag.into());
+        }
+    }
+    all
 }
 
 /// Sets the variables of the secrets that are there, and removes the others: the plugin's own are not the child's.
@@ -189,5 +223,36 @@ fn tail(log: &Path, begin: u64) -> String {
         Ok(text) if text.is_empty() => "it said nothing".to_owned(),
         Ok(text) => text,
         Err(error) => format!("its log {log:?} cannot be read: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_with_options_of_its_own_has_each_argument_once_and_its_own_cache() {
+        let usual: Vec<OsString> =
+            ["--cache-dir", "/c", "--cache-size", "5", "--close-sync"].map(Into::into).into();
+        let point = Path::new("/base/mnt/m1");
+        assert_eq!(arguments(&usual, &MountOptions::default(), point), usual);
+        let own = MountOptions {
+            cache_size: Some(7),
+            close_sync: true,
+            memory_only: true,
+            upload_parallel: Some(3),
+            alone: None,
+        };
+        let expected = [
+            "--cache-dir",
+            "/c/m1",
+            "--close-sync",
+            "--cache-size",
+            "7",
+            "--upload-parallel",
+            "3",
+            "--no-cache-disk",
+        ];
+        assert_eq!(arguments(&usual, &own, point), expected.map(OsString::from));
     }
 }

@@ -7,14 +7,14 @@
 //!    it is not: callers do publish without staging after a node's restart.
 //! 3. An answer is given after the new mount was looked at: it must show the very directory that was opened.
 
-use super::{Core, target_key};
+use super::{Core, group, target_key};
 use crate::error::CsiError;
 use crate::launcher::Source;
 use crate::mount::bind::{self, OpenError};
 use crate::mount::probe::{self, Health};
 use crate::mount::table::{MountEntry, MountTable};
 use crate::mount::unmount;
-use crate::request::{self, Access, Attributes, required};
+use crate::request::{self, Attributes, VolumeContext, required};
 use carafe_proto::csi::v1::{
     NodePublishVolumeRequest, NodePublishVolumeResponse, NodeStageVolumeRequest, NodeStageVolumeResponse,
 };
@@ -28,6 +28,16 @@ const BIND_MAX: Duration = Duration::from_secs(10);
 /// mounted.
 const STAGING_MODE: u32 = 0o750;
 const TARGET_MODE: u32 = 0;
+
+/// A mount to be made.
+struct Made<'a> {
+    target: &'a Path,
+    attributes: Attributes,
+    /// Permission bits of the target's directory.
+    mode: u32,
+    /// Who shall be able to write in the volume's directory.
+    group: Option<u32>,
+}
 
 /// Where a volume's directory is to be opened.
 enum Origin {
@@ -44,9 +54,10 @@ impl Core {
     ) -> Result<NodeStageVolumeResponse, CsiError> {
         let id = required("volume_id", &request.volume_id)?;
         let staging = request::absolute("staging_target_path", &request.staging_target_path)?;
-        request::access(request.volume_capability.as_ref())?;
-        let path = request::directory(id, &request.volume_context, &self.volumes)?;
-        let address = self.address(id, &request.secrets)?;
+        let access = request::access(request.volume_capability.as_ref())?;
+        let context = VolumeContext::parse(id, &request.volume_context, &self.volumes)?;
+        let address = self.address(id, &context, &access, &request.secrets)?;
+        let path = context.path.clone();
         let _lock = self.locks.lock(format!("volume {id}"))?;
         let directory = self.launcher.directory(id, &path);
         if self.is_in_place(&staging, &directory, Attributes::default()).await? {
@@ -54,8 +65,9 @@ impl Core {
         }
         let source = self.launcher.ensure(&address).await?;
         let directory = self.launcher.attach(&source, id, &path).await?;
-        self.mount(id, Origin::Mounted { source, directory }, &staging, Attributes::default(), STAGING_MODE)
-            .await?;
+        let group = group::wanted(&access, &context);
+        let made = Made { target: &staging, attributes: Attributes::default(), mode: STAGING_MODE, group };
+        self.mount(id, Origin::Mounted { source, directory }, made).await?;
         Ok(NodeStageVolumeResponse {})
     }
 
@@ -65,13 +77,15 @@ impl Core {
     ) -> Result<NodePublishVolumeResponse, CsiError> {
         let id = required("volume_id", &request.volume_id)?;
         let target = request::absolute("target_path", &request.target_path)?;
-        let Access { mut attributes, single_target } = request::access(request.volume_capability.as_ref())?;
+        let access = request::access(request.volume_capability.as_ref())?;
+        let (mut attributes, single_target) = (access.attributes, access.single_target);
         attributes.read_only |= request.readonly;
         if request.staging_target_path.is_empty() {
             return Err(CsiError::NotStaged(id.to_owned()));
         }
         let staging = request::absolute("staging_target_path", &request.staging_target_path)?;
-        let path = request::directory(id, &request.volume_context, &self.volumes)?;
+        let context = VolumeContext::parse(id, &request.volume_context, &self.volumes)?;
+        let path = context.path.clone();
         let _lock = self.locks.lock(target_key(id, &target))?;
         // Two targets of a single writer at the same time must see each other; others need not wait for each other.
         let _single =
@@ -86,11 +100,13 @@ impl Core {
         let origin = if self.is_in_place(&staging, &directory, Attributes::default()).await.unwrap_or(false) {
             Origin::Staged(staging)
         } else {
-            let source = self.launcher.ensure(&self.address(id, &request.secrets)?).await?;
+            let source =
+                self.launcher.ensure(&self.address(id, &context, &access, &request.secrets)?).await?;
             let directory = self.launcher.attach(&source, id, &path).await?;
             Origin::Mounted { source, directory }
         };
-        self.mount(id, origin, &target, attributes, TARGET_MODE).await?;
+        let group = group::wanted(&access, &context);
+        self.mount(id, origin, Made { target: &target, attributes, mode: TARGET_MODE, group }).await?;
         Ok(NodePublishVolumeResponse {})
     }
 
@@ -146,21 +162,18 @@ impl Core {
         }
     }
 
-    /// Binds a volume's directory to `target`, made if need be, and looks whether it is there.
-    async fn mount(
-        &self,
-        id: &str,
-        origin: Origin,
-        target: &Path,
-        attributes: Attributes,
-        mode: u32,
-    ) -> Result<(), CsiError> {
+    /// Binds a volume's directory to a target, made if need be, and looks whether it is there.
+    async fn mount(&self, id: &str, origin: Origin, wanted: Made<'_>) -> Result<(), CsiError> {
+        let Made { target, attributes, mode, group } = wanted;
         let deadline = Instant::now() + BIND_MAX;
         let made = bind::make_point(target, mode)?;
         let (owned_id, owned_target) = (id.to_owned(), target.to_owned());
         let what = format!("mounting volume {id}");
         let result = probe::within(BIND_MAX, &what, move || {
             let directory = open(&owned_id, &origin)?;
+            if let Some(group) = group {
+                group::give(&directory, &owned_target, group)?;
+            }
             if !bind::bind(&directory, &owned_target, attributes, deadline)? {
                 return Err(CsiError::TimedOut {
                     what: format!("mounting volume {owned_id}"),

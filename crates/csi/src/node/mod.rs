@@ -6,6 +6,7 @@
 
 mod attach;
 mod detach;
+mod group;
 mod inspect;
 
 use crate::address::FsAddress;
@@ -14,7 +15,7 @@ use crate::config::Config;
 use crate::error::CsiError;
 use crate::launcher::MountLauncher;
 use crate::locks::Locks;
-use crate::request::{self, VolumePath};
+use crate::request::{self, Access, VolumeContext, VolumePath};
 use carafe_proto::csi::v1::node_server::Node;
 use carafe_proto::csi::v1::node_service_capability::{Rpc, Type, rpc};
 use carafe_proto::csi::v1::{
@@ -29,11 +30,12 @@ use std::path::Path;
 use std::sync::Arc;
 use tonic::{Request, Response, Status};
 
-const CAPABILITIES: [rpc::Type; 4] = [
+const CAPABILITIES: [rpc::Type; 5] = [
     rpc::Type::StageUnstageVolume,
     rpc::Type::GetVolumeStats,
     rpc::Type::ExpandVolume,
     rpc::Type::SingleNodeMultiWriter,
+    rpc::Type::VolumeMountGroup,
 ];
 
 /// What the calls of this service work with.
@@ -47,12 +49,44 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    /// The file system of a volume: from the secrets, else the configured one.
-    fn address(&self, volume_id: &str, secrets: &HashMap<String, String>) -> Result<FsAddress, CsiError> {
-        match (request::address(secrets)?, self.file_systems.as_slice()) {
-            (Some(address), _) => Ok(address),
-            (None, [only]) => Ok(only.clone()),
-            (None, _) => Err(CsiError::NoFileSystem(format!("volume {volume_id}"))),
+    /// The file system of a volume: from the secrets, else the configured one that its context names, else the only one.
+    /// With the options that the volume's mount shall have.
+    fn address(
+        &self,
+        volume_id: &str,
+        context: &VolumeContext,
+        access: &Access,
+        secrets: &HashMap<String, String>,
+    ) -> Result<FsAddress, CsiError> {
+        let configured = self.file_systems.as_slice();
+        let mut address = match (request::address(secrets)?, context.file_system.as_deref(), configured) {
+            (Some(address), _, _) => address,
+            (None, Some(name), _) => self.called(name)?,
+            (None, None, [only]) => only.clone(),
+            (None, None, _) => return Err(CsiError::NoFileSystem(format!("volume {volume_id}"))),
+        };
+        address.options = context.options.clone();
+        address.options.close_sync |= access.options.close_sync;
+        address.options.memory_only |= access.options.memory_only;
+        address.options.cache_size = access.options.cache_size.or(address.options.cache_size);
+        address.options.upload_parallel = access.options.upload_parallel.or(address.options.upload_parallel);
+        Ok(address)
+    }
+
+    /// A node does not ask stores for their names: a single file system that the configuration does not name is believed to
+    /// be the one.
+    fn called(&self, name: &str) -> Result<FsAddress, CsiError> {
+        match self.file_systems.as_slice() {
+            [only] if only.name.is_none() => Ok(only.clone()),
+            all => {
+                let found = all.iter().find(|address| address.name.as_deref() == Some(name)).cloned();
+                found.ok_or_else(|| {
+                    let known: Vec<_> = all.iter().filter_map(|address| address.name.as_deref()).collect();
+                    let known =
+                        if known.is_empty() { "none has a name".to_owned() } else { known.join(", ") };
+                    CsiError::UnknownFileSystem { name: name.to_owned(), known }
+                })
+            }
         }
     }
 }

@@ -2,8 +2,10 @@
 //!
 //! Carafe volumes are directories of a file system that every node may mount, so each access mode is served; raw block
 //! devices are not. A read-only mode and the flag `ro` make the mount read-only; other mount flags are the kernel's
-//! per-mount attributes, all others are refused rather than ignored.
+//! per-mount attributes or options of `carafe mount`, all others are refused rather than ignored.
 
+use super::quantity::positive;
+use crate::address::MountOptions;
 use crate::error::CsiError;
 use carafe_proto::csi::v1::VolumeCapability;
 use carafe_proto::csi::v1::volume_capability::AccessType;
@@ -20,12 +22,16 @@ pub(crate) struct Attributes {
 }
 
 /// A checked capability.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Access {
     /// How the volume is to be mounted.
     pub(crate) attributes: Attributes,
     /// One target on one node at a time (ReadWriteOncePod).
     pub(crate) single_target: bool,
+    /// The group that shall own the volume's root directory (an fsGroup).
+    pub(crate) group: Option<u32>,
+    /// How the file system is to be mounted.
+    pub(crate) options: MountOptions,
 }
 
 /// Checks the capabilities of a controller call: at least one, each of them possible.
@@ -48,8 +54,8 @@ pub(crate) fn access(capability: Option<&VolumeCapability>) -> Result<Access, Cs
         }
         Some(AccessType::Mount(mount)) => {
             fs_type(&mount.fs_type)?;
-            mount_group(&mount.volume_mount_group)?;
-            access.attributes = attributes(&mount.mount_flags)?;
+            access.group = mount_group(&mount.volume_mount_group)?;
+            (access.attributes, access.options) = flags(&mount.mount_flags)?;
         }
     }
     let mode = capability.access_mode.as_ref().ok_or(CsiError::Missing("volume_capability.access_mode"))?;
@@ -79,33 +85,49 @@ fn fs_type(fs_type: &str) -> Result<(), CsiError> {
     }
 }
 
-fn mount_group(group: &str) -> Result<(), CsiError> {
-    if group.is_empty() {
-        return Ok(());
+fn mount_group(group: &str) -> Result<Option<u32>, CsiError> {
+    match group {
+        "" => Ok(None),
+        group => group.parse().ok().filter(|gid| *gid != u32::MAX).map(Some).ok_or_else(|| {
+            CsiError::invalid(
+                "volume_mount_group",
+                format!("{group:?} is not a group number: set fsGroup to one"),
+            )
+        }),
     }
-    let reason = "not served by this driver version: set the parameter `gid` in the storage class instead";
-    Err(CsiError::invalid("volume_mount_group", reason))
 }
 
-/// Mount flags, each element one flag or several with commas between; every unknown one is named.
-fn attributes(flags: &[String]) -> Result<Attributes, CsiError> {
-    let mut attributes = Attributes::default();
+/// Mount flags, each element one flag or several with commas between; every unknown one is named. What `carafe mount` knows
+/// is an option of the file system's mount, the rest an attribute of the volume's.
+fn flags(flags: &[String]) -> Result<(Attributes, MountOptions), CsiError> {
+    let (mut attributes, mut options) = (Attributes::default(), MountOptions::default());
     let mut unknown = Vec::new();
     for flag in flags.iter().flat_map(|flags| flags.split(',')).map(str::trim) {
-        match flag {
-            "" | "rw" | "suid" | "dev" | "exec" | "relatime" => {}
-            "ro" => attributes.read_only = true,
-            "nosuid" => attributes.nosuid = true,
-            "nodev" => attributes.nodev = true,
-            "noexec" => attributes.noexec = true,
-            "noatime" => attributes.noatime = true,
-            other => unknown.push(format!("{other:?}")),
+        let (name, value) = flag.split_once('=').unwrap_or((flag, ""));
+        match (name, value) {
+            ("" | "rw" | "suid" | "dev" | "exec" | "relatime", "") => {}
+            ("ro", "") => attributes.read_only = true,
+            ("nosuid", "") => attributes.nosuid = true,
+            ("nodev", "") => attributes.nodev = true,
+            ("noexec", "") => attributes.noexec = true,
+            ("noatime", "") => attributes.noatime = true,
+            ("close-sync", "") => options.close_sync = true,
+            ("no-cache-disk", "") => options.memory_only = true,
+            ("cache-size", size) if positive(size).is_some() => options.cache_size = positive(size),
+            ("upload-parallel", n) if n.parse::<u32>().is_ok_and(|n| (1..=1024).contains(&n)) => {
+                options.upload_parallel = n.parse().ok();
+            }
+            _ => unknown.push(format!("{flag:?}")),
         }
     }
     if unknown.is_empty() {
-        return Ok(attributes);
+        return Ok((attributes, options));
     }
-    let reason = format!("unknown {}; known are ro, nosuid, nodev, noexec, noatime", unknown.join(", "));
+    let reason = format!(
+        "unknown or wrong {}; known are ro, nosuid, nodev, noexec, noatime, close-sync, no-cache-disk, cache-size=BYTES, \
+         upload-parallel=N",
+        unknown.join(", ")
+    );
     Err(CsiError::invalid("mount_flags", reason))
 }
 
@@ -137,8 +159,25 @@ mod tests {
             access(Some(&mount(Mode::SingleNodeWriter, &["ro,noexec", "noatime"]))).unwrap().attributes;
         assert!(flags.read_only && flags.noexec && flags.noatime && !flags.nosuid);
         let error =
-            access(Some(&mount(Mode::SingleNodeWriter, &["cache-size=1", "x"]))).unwrap_err().to_string();
-        assert!(error.contains(r#""cache-size=1", "x""#), "{error}");
+            access(Some(&mount(Mode::SingleNodeWriter, &["cache-size=much", "x"]))).unwrap_err().to_string();
+        assert!(error.contains(r#""cache-size=much", "x""#), "{error}");
+    }
+
+    #[test]
+    fn options_of_the_mount_and_a_group_are_taken() {
+        let mut capability =
+            mount(Mode::SingleNodeWriter, &["cache-size=5Gi,close-sync", "upload-parallel=9"]);
+        let taken = access(Some(&capability)).unwrap().options;
+        assert_eq!(
+            (taken.cache_size, taken.close_sync, taken.upload_parallel),
+            (Some(5 << 30), true, Some(9))
+        );
+        let Some(AccessType::Mount(mount)) = &mut capability.access_type else { panic!("a mount") };
+        mount.volume_mount_group = "101".into();
+        assert_eq!(access(Some(&capability)).unwrap().group, Some(101));
+        let Some(AccessType::Mount(mount)) = &mut capability.access_type else { panic!("a mount") };
+        mount.volume_mount_group = "staff".into();
+        assert!(access(Some(&capability)).unwrap_err().to_string().contains("fsGroup"));
     }
 
     #[test]

@@ -4,19 +4,27 @@
 
 mod capability;
 mod capacity;
+mod context;
 mod keys;
 mod parameters;
 mod path;
+mod pattern;
+mod quantity;
 mod secrets;
+mod settings;
 
 pub(crate) use capability::{Access, Attributes, access, accesses};
 pub(crate) use capacity::Capacity;
+pub use context::ContextKey;
+pub(crate) use context::VolumeContext;
 pub use parameters::ParameterKey;
 pub(crate) use parameters::VolumeParameters;
 pub use path::VolumePath;
-pub(crate) use path::{CONTEXT_PATH, absolute, directory};
+pub(crate) use path::{CONTEXT_PATH, absolute};
 pub use secrets::SecretKey;
 pub(crate) use secrets::address;
+pub use settings::SettingKey;
+pub(crate) use settings::Settings;
 
 use crate::error::CsiError;
 use carafe_proto::csi::v1::{CreateVolumeRequest, NodePublishVolumeRequest};
@@ -50,6 +58,7 @@ pub(crate) fn check_any(bytes: &[u8]) {
             let _ = (
                 accesses(&request.volume_capabilities).ok(),
                 VolumeParameters::parse(&request.parameters).ok(),
+                Settings::parse(&request.mutable_parameters).ok(),
             );
             if let Ok(capacity) = Capacity::parse(request.capacity_range.as_ref()) {
                 let chosen = capacity.choose().unwrap_or(0);
@@ -60,9 +69,9 @@ pub(crate) fn check_any(bytes: &[u8]) {
         1 => {
             let Ok(request) = NodePublishVolumeRequest::decode(bytes) else { return };
             let _ = (access(request.volume_capability.as_ref()).ok(), address(&request.secrets).ok());
-            if let Ok(path) = directory(&request.volume_id, &request.volume_context, &volumes) {
+            if let Ok(context) = VolumeContext::parse(&request.volume_id, &request.volume_context, &volumes) {
                 let plain = |c| matches!(c, std::path::Component::Normal(_));
-                assert!(path.as_path().components().all(plain), "a volume lies below the root");
+                assert!(context.path.as_path().components().all(plain), "a volume lies below the root");
             }
         }
         2 => drop(crate::token::ListToken::decode(&String::from_utf8_lossy(bytes))),

@@ -2,7 +2,6 @@
 
 use crate::error::CsiError;
 use crate::id::VolumeId;
-use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
@@ -55,21 +54,6 @@ impl VolumePath {
     }
 }
 
-/// The directory of a volume that a node call is about: from its context, else from its id.
-pub(crate) fn directory(
-    volume_id: &str,
-    context: &HashMap<String, String>,
-    base: &VolumePath,
-) -> Result<VolumePath, CsiError> {
-    if let Some(path) = context.get(CONTEXT_PATH) {
-        return VolumePath::new(path).map_err(|reason| CsiError::invalid("volume_context.path", reason));
-    }
-    match VolumeId::parse(volume_id) {
-        Some(id) => Ok(VolumePath::of(base, &id)),
-        None => Err(CsiError::NoVolume(volume_id.to_owned())),
-    }
-}
-
 /// A path on the node: required, absolute, without `.` and `..`. Its folder is resolved, since the mount table shows
 /// real paths and `/var/lib/kubelet` is a symbolic link on some systems; the last name is taken as it is.
 pub(crate) fn absolute(field: &'static str, text: &str) -> Result<PathBuf, CsiError> {
@@ -99,16 +83,6 @@ mod tests {
         for bad in ["", "/", "..", "a/../b", "a/./b", "a//b", "a\0b", &long] {
             assert!(VolumePath::new(bad).is_err(), "{bad:?}");
         }
-    }
-
-    #[test]
-    fn a_volume_without_a_path_in_its_context_lies_under_its_id() {
-        let base = VolumePath::new("volumes").unwrap();
-        let id = VolumeId::new(uuid::Uuid::nil(), "a");
-        let found = directory(id.as_str(), &HashMap::new(), &base).unwrap();
-        assert_eq!(found.as_str(), format!("volumes/{id}"));
-        let error = directory("static", &HashMap::new(), &base).unwrap_err();
-        assert!(matches!(error, CsiError::NoVolume(_)), "{error}");
     }
 
     #[test]

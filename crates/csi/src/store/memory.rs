@@ -1,13 +1,14 @@
 //! The memory twin of the registry.
 //!
 //! With a directory it also makes and removes the volumes' directories there, so that a whole driver runs on it (the
-//! directory stands in for the mounted file system). It keeps no quota: that is what real file systems are for.
+//! directory stands in for the mounted file system). It keeps no quota and copies no content:
+//! that is what real file systems are for.
 
-use super::{FileSystems, NewVolume, StoreError, VolumeStore};
+use super::{FileSystems, NewSnapshot, NewVolume, StoreError, VolumeStore};
 use crate::address::FsAddress;
-use crate::id::VolumeId;
+use crate::id::{SnapshotId, VolumeId};
 use async_trait::async_trait;
-use carafe_types::record::{FORMAT_VERSION, VolumeRecord, VolumeState};
+use carafe_types::record::{CopySource, FORMAT_VERSION, SnapshotRecord, VolumeRecord, VolumeState};
 use carafe_types::{InodeNo, QuotaId, Timestamp};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
@@ -23,12 +24,13 @@ pub struct MemoryStore {
     directory: Option<PathBuf>,
     limit: Option<u64>,
     volumes: Mutex<BTreeMap<String, VolumeRecord>>,
+    snapshots: Mutex<BTreeMap<String, SnapshotRecord>>,
 }
 
 impl MemoryStore {
     /// An empty registry of the file system `fs`.
     pub fn new(fs: Uuid) -> Self {
-        Self { fs, directory: None, limit: None, volumes: Mutex::default() }
+        Self { fs, directory: None, limit: None, volumes: Mutex::default(), snapshots: Mutex::default() }
     }
 
     /// Also makes and removes directories below `directory`.
@@ -39,6 +41,20 @@ impl MemoryStore {
     /// The file system holds `bytes` and counts each volume in full.
     pub fn with_limit(self, bytes: u64) -> Self {
         Self { limit: Some(bytes), ..self }
+    }
+
+    fn source_is_there(
+        &self,
+        volumes: &BTreeMap<String, VolumeRecord>,
+        new: &NewVolume,
+    ) -> Result<(), StoreError> {
+        let there = match &new.source {
+            None => return Ok(()),
+            Some(CopySource::Volume(id)) => volumes.contains_key(id),
+            Some(CopySource::Snapshot(id)) => self.snapshots.lock().contains_key(id),
+        };
+        let id = new.source.as_ref().map_or("", CopySource::id);
+        if there { Ok(()) } else { Err(StoreError::NotFound(id.to_owned())) }
     }
 
     fn make_directory(&self, new: &NewVolume) -> Result<(), StoreError> {
@@ -62,6 +78,25 @@ impl MemoryStore {
     }
 }
 
+/// The record of a new volume; the number is made up.
+fn record(new: &NewVolume, number: u32) -> VolumeRecord {
+    VolumeRecord {
+        version: FORMAT_VERSION,
+        id: new.id.to_string(),
+        name: new.name.clone(),
+        path: new.path.as_str().to_owned(),
+        root: InodeNo(u64::from(number) * 64),
+        quota: QuotaId(number),
+        capacity: new.capacity.unwrap_or(0),
+        parameters: new.parameters.clone(),
+        created: Timestamp(0),
+        state: VolumeState::Ready,
+        source: new.source.clone(),
+        copy: None,
+        settings: new.settings.clone(),
+    }
+}
+
 /// The records that a new volume's path would lie in or around, or be.
 fn overlaps(path: &str, other: &str) -> bool {
     let inside =
@@ -75,29 +110,31 @@ impl VolumeStore for MemoryStore {
         self.fs
     }
 
+    fn name(&self) -> String {
+        "twin".to_owned()
+    }
+
     async fn create_volume(&self, new: &NewVolume) -> Result<VolumeRecord, StoreError> {
         let mut volumes = self.volumes.lock();
         if let Some(there) = volumes.get(new.id.as_str()) {
             return Ok(there.clone());
+        }
+        self.source_is_there(&volumes, new)?;
+        if new.adopt
+            && let Some(old) = volumes.values().find(|old| old.path == new.path.as_str()).cloned()
+        {
+            volumes.remove(&old.id);
+            let capacity = old.capacity.max(new.capacity.unwrap_or(0));
+            let record = VolumeRecord { capacity, root: old.root, quota: old.quota, ..record(new, 0) };
+            volumes.insert(record.id.clone(), record.clone());
+            return Ok(record);
         }
         if let Some(other) = volumes.values().find(|other| overlaps(new.path.as_str(), &other.path)) {
             let by = format!("volume {}", other.id);
             return Err(StoreError::PathTaken { path: new.path.as_str().to_owned(), by });
         }
         self.make_directory(new)?;
-        let number = volumes.len() as u32 + 1;
-        let record = VolumeRecord {
-            version: FORMAT_VERSION,
-            id: new.id.to_string(),
-            name: new.name.clone(),
-            path: new.path.as_str().to_owned(),
-            root: InodeNo(u64::from(number) * 64),
-            quota: QuotaId(number),
-            capacity: new.capacity.unwrap_or(0),
-            parameters: new.parameters.clone(),
-            created: Timestamp(0),
-            state: VolumeState::Ready,
-        };
+        let record = record(new, volumes.len() as u32 + 1);
         volumes.insert(record.id.clone(), record.clone());
         Ok(record)
     }
@@ -126,6 +163,62 @@ impl VolumeStore for MemoryStore {
         let record = volumes.get_mut(id.as_str()).ok_or_else(|| StoreError::NotFound(id.to_string()))?;
         record.capacity = record.capacity.max(capacity);
         Ok(record.clone())
+    }
+
+    async fn modify_volume(
+        &self,
+        id: &VolumeId,
+        settings: &BTreeMap<String, String>,
+        _: Option<u64>,
+    ) -> Result<VolumeRecord, StoreError> {
+        let mut volumes = self.volumes.lock();
+        let record = volumes.get_mut(id.as_str()).ok_or_else(|| StoreError::NotFound(id.to_string()))?;
+        record.settings.extend(settings.clone());
+        Ok(record.clone())
+    }
+
+    async fn create_snapshot(&self, new: &NewSnapshot) -> Result<SnapshotRecord, StoreError> {
+        let mut snapshots = self.snapshots.lock();
+        if let Some(there) = snapshots.get(new.id.as_str()) {
+            return Ok(there.clone());
+        }
+        let volumes = self.volumes.lock();
+        let missing = || StoreError::NotFound(new.source.to_string());
+        let source = volumes.get(new.source.as_str()).ok_or_else(missing)?;
+        let record = SnapshotRecord {
+            version: FORMAT_VERSION,
+            id: new.id.to_string(),
+            name: new.name.clone(),
+            source: source.id.clone(),
+            root: InodeNo(0),
+            quota: QuotaId(0),
+            bytes: 0,
+            capacity: source.capacity,
+            created: Timestamp(0),
+            state: VolumeState::Ready,
+            copy: None,
+        };
+        snapshots.insert(record.id.clone(), record.clone());
+        Ok(record)
+    }
+
+    async fn delete_snapshot(&self, id: &SnapshotId) -> Result<(), StoreError> {
+        self.snapshots.lock().remove(id.as_str());
+        Ok(())
+    }
+
+    async fn get_snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError> {
+        Ok(self.snapshots.lock().get(id.as_str()).cloned())
+    }
+
+    async fn list_snapshots(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<SnapshotRecord>, StoreError> {
+        let snapshots = self.snapshots.lock();
+        let behind = snapshots.iter().filter(|(id, _)| after.is_none_or(|after| id.as_str() > after));
+        Ok(behind.take(limit).map(|(_, record)| record.clone()).collect())
     }
 
     async fn available_bytes(&self) -> Result<Option<u64>, StoreError> {

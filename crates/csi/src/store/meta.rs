@@ -3,15 +3,16 @@
 //! What a call means is in `carafe_meta::volumes`; here are the two edges of it: every call ends in a bounded time (a caller
 //! of CSI repeats what it gave up on, and every call may be repeated), and errors become those of this crate, once.
 
-use super::{FileSystems, NewVolume, StoreError, VolumeStore};
+use super::copies::Copies;
+use super::{FileSystems, NewSnapshot, NewVolume, StoreError, VolumeStore};
 use crate::address::FsAddress;
-use crate::id::VolumeId;
+use crate::id::{SnapshotId, VolumeId};
 use async_trait::async_trait;
 use carafe_meta::Client;
 use carafe_meta::volumes::{self, VolumeError};
 use carafe_types::FsError;
-use carafe_types::record::VolumeRecord;
-use std::collections::HashMap;
+use carafe_types::record::{SnapshotRecord, VolumeRecord};
+use std::collections::{BTreeMap, HashMap};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,12 +26,13 @@ const LIMIT: Duration = Duration::from_secs(30);
 #[derive(Debug)]
 pub struct MetaVolumes {
     client: Arc<Client>,
+    copies: Copies,
 }
 
 impl MetaVolumes {
     /// The registry that `client` reaches.
     pub fn new(client: Arc<Client>) -> Self {
-        Self { client }
+        Self { client, copies: Copies::default() }
     }
 
     async fn bounded<T, E: Into<VolumeError>>(
@@ -53,7 +55,13 @@ impl VolumeStore for MetaVolumes {
         self.client.superblock().uuid
     }
 
+    fn name(&self) -> String {
+        self.client.superblock().name.clone()
+    }
+
     async fn create_volume(&self, new: &NewVolume) -> Result<VolumeRecord, StoreError> {
+        let adopt = new.adopt;
+        let source = new.source.clone();
         let new = volumes::NewVolume {
             id: new.id.to_string(),
             name: new.name.clone(),
@@ -64,8 +72,22 @@ impl VolumeStore for MetaVolumes {
             gid: new.gid,
             mode: (new.mode & 0o7777) as u16,
             parameters: new.parameters.clone(),
+            settings: new.settings.clone(),
         };
-        self.bounded(self.client.create_volume(&new)).await
+        if adopt && let Some(adopted) = self.bounded(self.client.adopt_volume(&new)).await? {
+            return Ok(adopted);
+        }
+        let Some(source) = source else { return self.bounded(self.client.create_volume(&new)).await };
+        let (client, id) = (Arc::clone(&self.client), new.id.clone());
+        let copying = async move { client.create_volume_from(&new, &source).await };
+        match self.copies.run(&id, copying).await {
+            Some(made) => made.map_err(translate),
+            None => {
+                let record = self.bounded(self.client.get_volume(&id)).await?;
+                let percent = record.and_then(|record| record.copy).map_or(0, |job| job.percent());
+                Err(StoreError::Copying { id, percent })
+            }
+        }
     }
 
     async fn delete_volume(&self, id: &VolumeId) -> Result<(), StoreError> {
@@ -84,6 +106,49 @@ impl VolumeStore for MetaVolumes {
         self.bounded(self.client.expand_volume(id.as_str(), capacity)).await
     }
 
+    async fn modify_volume(
+        &self,
+        id: &VolumeId,
+        settings: &BTreeMap<String, String>,
+        inodes: Option<u64>,
+    ) -> Result<VolumeRecord, StoreError> {
+        self.bounded(self.client.modify_volume(id.as_str(), settings, inodes)).await
+    }
+
+    async fn create_snapshot(&self, new: &NewSnapshot) -> Result<SnapshotRecord, StoreError> {
+        let new = volumes::NewSnapshot {
+            id: new.id.to_string(),
+            name: new.name.clone(),
+            source: new.source.to_string(),
+        };
+        let (client, id) = (Arc::clone(&self.client), new.id.clone());
+        let copying = async move { client.create_snapshot(&new).await };
+        match self.copies.run(&id, copying).await {
+            Some(made) => made.map_err(translate),
+            None => {
+                let record = self.bounded(self.client.get_snapshot(&id)).await?;
+                let percent = record.and_then(|record| record.copy).map_or(0, |job| job.percent());
+                Err(StoreError::Copying { id, percent })
+            }
+        }
+    }
+
+    async fn delete_snapshot(&self, id: &SnapshotId) -> Result<(), StoreError> {
+        self.bounded(self.client.delete_snapshot(id.as_str())).await
+    }
+
+    async fn get_snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError> {
+        self.bounded(self.client.get_snapshot(id.as_str())).await
+    }
+
+    async fn list_snapshots(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<SnapshotRecord>, StoreError> {
+        self.bounded(self.client.list_snapshots(after, limit)).await
+    }
+
     async fn available_bytes(&self) -> Result<Option<u64>, StoreError> {
         self.bounded(self.client.available_bytes()).await
     }
@@ -94,6 +159,9 @@ fn translate(e: VolumeError) -> StoreError {
         VolumeError::NotFound(id) => StoreError::NotFound(id),
         VolumeError::PathTaken { path, by } => StoreError::PathTaken { path, by },
         VolumeError::Invalid(reason) => StoreError::Refused(reason),
+        VolumeError::NotReady(id) => StoreError::Copying { id, percent: 0 },
+        VolumeError::Copying { id, percent } => StoreError::Copying { id, percent },
+        VolumeError::TooSmall { asked, needed } => StoreError::TooSmall { asked, needed },
         VolumeError::Contended(id) => StoreError::Contended(format!("volume {id}")),
         VolumeError::Damaged { id, source } => {
             StoreError::Damaged(format!("the record of volume {id} ({source})"))

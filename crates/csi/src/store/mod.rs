@@ -6,6 +6,7 @@
 //! `csi-sanity` run on; [`conformance`] is what every implementation must pass.
 
 pub mod conformance;
+mod copies;
 mod memory;
 mod meta;
 
@@ -13,10 +14,10 @@ pub use memory::{MemoryFileSystems, MemoryStore};
 pub use meta::{Connect, MetaFileSystems, MetaVolumes};
 
 use crate::address::FsAddress;
-use crate::id::VolumeId;
+use crate::id::{SnapshotId, VolumeId};
 use crate::request::VolumePath;
 use async_trait::async_trait;
-use carafe_types::record::VolumeRecord;
+use carafe_types::record::{CopySource, SnapshotRecord, VolumeRecord};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use thiserror::Error;
@@ -43,13 +44,30 @@ pub struct NewVolume {
     pub mode: u32,
     /// The parameters as given, for the record.
     pub parameters: BTreeMap<String, String>,
+    /// What may be changed later, for the record.
+    pub settings: BTreeMap<String, String>,
+    /// What it is a copy of; `None`: it begins empty.
+    pub source: Option<CopySource>,
+    /// A volume that lies at this very path is taken over.
+    pub adopt: bool,
+}
+
+/// A snapshot to be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NewSnapshot {
+    /// Its id, a function of file system and name.
+    pub id: SnapshotId,
+    /// The name that the caller gave.
+    pub name: String,
+    /// Of which volume.
+    pub source: VolumeId,
 }
 
 /// Why the registry did not do what it was asked.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum StoreError {
     /// No record under that id.
-    #[error("no volume {0} is registered: it was deleted, or never created")]
+    #[error("nothing is registered as {0}: it was deleted, or never created")]
     NotFound(String),
     /// The directory of a new volume exists, or lies in or around another volume.
     #[error("the path {path:?} is taken by {by}: choose another path")]
@@ -76,6 +94,22 @@ pub enum StoreError {
     /// The address or request can never work, for example an unknown URL scheme.
     #[error("{0}")]
     Refused(String),
+    /// A copy is under way; the same call again tells how far it is, and in the end that it is done.
+    #[error("{id} is being copied, {percent} % are done: it will be tried again")]
+    Copying {
+        /// What is made.
+        id: String,
+        /// How much is done.
+        percent: u64,
+    },
+    /// The content of a source does not fit.
+    #[error("{asked} bytes are asked for, the source holds {needed}: ask for more")]
+    TooSmall {
+        /// The capacity that was asked for.
+        asked: u64,
+        /// The bytes of the source.
+        needed: u64,
+    },
     /// Other clients kept changing the same records.
     #[error("others are changing {0}: it will be tried again")]
     Contended(String),
@@ -101,7 +135,11 @@ pub trait VolumeStore: Send + Sync {
     /// The uuid of the file system.
     fn fs(&self) -> Uuid;
 
-    /// Makes a volume in one step: record, directory with owner and mode, quota. If a record with this id is there, that
+    /// The name of the file system, as given at its making.
+    fn name(&self) -> String;
+
+    /// Makes a volume: record, directory with owner and mode, quota, and the content of its source. Answers when all of it
+    /// is there, or [`StoreError::Copying`] after some seconds; then the copying goes on. If a record with this id is there, that
     /// is the answer, whatever it says: the caller compares.
     async fn create_volume(&self, new: &NewVolume) -> Result<VolumeRecord, StoreError>;
 
@@ -117,6 +155,30 @@ pub trait VolumeStore: Send + Sync {
 
     /// Raises a volume's quota to `capacity` bytes and answers its record. A quota that is as high already stays.
     async fn expand_volume(&self, id: &VolumeId, capacity: u64) -> Result<VolumeRecord, StoreError>;
+
+    /// Puts settings over those of the record, and bounds the number of inodes if `inodes` says so.
+    async fn modify_volume(
+        &self,
+        id: &VolumeId,
+        settings: &BTreeMap<String, String>,
+        inodes: Option<u64>,
+    ) -> Result<VolumeRecord, StoreError>;
+
+    /// Makes a snapshot, as `create_volume` makes a volume with a source.
+    async fn create_snapshot(&self, new: &NewSnapshot) -> Result<SnapshotRecord, StoreError>;
+
+    /// Drops a snapshot. One that is not there is a success.
+    async fn delete_snapshot(&self, id: &SnapshotId) -> Result<(), StoreError>;
+
+    /// The record of a snapshot; `None` if there is none.
+    async fn get_snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError>;
+
+    /// As `list_volumes`.
+    async fn list_snapshots(
+        &self,
+        after: Option<&str>,
+        limit: usize,
+    ) -> Result<Vec<SnapshotRecord>, StoreError>;
 
     /// Bytes that new volumes can still take: the file system's limit less what is used; `None` if it has no limit.
     async fn available_bytes(&self) -> Result<Option<u64>, StoreError>;

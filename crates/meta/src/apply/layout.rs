@@ -12,7 +12,8 @@
 //! | `R` session, quota | reserved by that session |
 //! | `k` due, inode; `K` inode | queue of dead inodes; its due time |
 //! | `g` due, object; `G` object | queue of dead objects; its due time |
-//! | `v` id; `1` name | volume; single record |
+//! | `v` id; `n` id | volume; snapshot |
+//! | `c` quota; `1` name | gate; single record |
 //! | `s` session; `u` uuid | uuid, process, alive, record; the living session with that uuid |
 //! | `w` key; `l` session | watcher list; end of lease: void when the process ends |
 
@@ -74,6 +75,8 @@ pub(super) fn record(key: &Key) -> Vec<u8> {
         Key::PackLive(s) => slice(b'p', s),
         Key::Quota(q) => At::new(b'q').u32(q.0),
         Key::Volume(id) => At::new(b'v').bytes(id.as_bytes()),
+        Key::Snapshot(id) => At::new(b'n').bytes(id.as_bytes()),
+        Key::Gate(q) => At::new(b'c').u32(q.0),
         Key::Single(name) => At::new(b'1').bytes(name.as_bytes()),
     }
     .done()

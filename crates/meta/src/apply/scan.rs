@@ -25,7 +25,14 @@ pub fn scan<K: Kv + ?Sized>(kv: &K, at: &Context, request: &ScanRequest) -> Resu
         ScanRequest::Buckets { cursor, limit } => page.next = buckets(kv, *cursor, *limit, &mut page.found)?,
         ScanRequest::DeadInodes { limit, from } => page.found = dead_inodes(kv, at.now, *limit, *from)?,
         ScanRequest::DeadObjects { limit, from } => page.found = dead_objects(kv, at.now, *limit, *from)?,
-        ScanRequest::Volumes { after, limit } => page.found = volumes(kv, after.as_deref(), *limit)?,
+        ScanRequest::Volumes { after, limit } => {
+            let volume = |(id, record)| Scanned::Volume(id, record);
+            page.found.extend(registry(kv, b'v', after.as_deref(), *limit)?.into_iter().map(volume));
+        }
+        ScanRequest::Snapshots { after, limit } => {
+            let snapshot = |(id, record)| Scanned::Snapshot(id, record);
+            page.found.extend(registry(kv, b'n', after.as_deref(), *limit)?.into_iter().map(snapshot));
+        }
         ScanRequest::Quotas => {
             page.found = quotas(kv)?.into_iter().map(|(id, state)| Scanned::Quota(id, state)).collect();
         }
@@ -100,19 +107,21 @@ fn dead_objects<K: Kv + ?Sized>(
         .collect()
 }
 
-fn volumes<K: Kv + ?Sized>(kv: &K, after: Option<&str>, limit: usize) -> Result<Vec<Scanned>> {
+/// Records that are kept by an id, in the order of ids.
+fn registry<K: Kv + ?Sized>(
+    kv: &K,
+    prefix: u8,
+    after: Option<&str>,
+    limit: usize,
+) -> Result<Vec<(String, Bytes)>> {
     let from = match after {
-        Some(id) => At::new(b'v').bytes(id.as_bytes()).bytes(&[0]),
-        None => At::new(b'v'),
+        Some(id) => At::new(prefix).bytes(id.as_bytes()).bytes(&[0]),
+        None => At::new(prefix),
     };
-    let pairs = kv.range(&from.done(), &At::new(b'w').done(), limit)?;
-    pairs
-        .into_iter()
-        .map(|(key, record)| {
-            let id = String::from_utf8(key[1..].to_vec()).map_err(|_| layout::damaged("volume id"))?;
-            Ok(Scanned::Volume(id, record))
-        })
-        .collect()
+    let pairs = kv.range(&from.done(), &At::new(prefix + 1).done(), limit)?;
+    let id =
+        |key: &[u8]| String::from_utf8(key[1..].to_vec()).map_err(|_| layout::damaged("id in the registry"));
+    pairs.into_iter().map(|(key, record)| Ok((id(&key)?, record))).collect()
 }
 
 /// All quotas, in order of their number.

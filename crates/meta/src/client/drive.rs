@@ -7,7 +7,7 @@
 
 use super::{Client, PATIENCE, to_fs};
 use crate::cache::Cache;
-use crate::store::{Check, Commit, Failed, Fresh, Outcome, StoreError, WatchKey};
+use crate::store::{Check, Commit, Failed, Fresh, Key, Outcome, StoreError, WatchKey};
 use crate::tx::{Op, Ran, Stop, Tx, View, World};
 use carafe_types::{FsError, FsResult, InodeNo, QuotaId, SessionNo};
 use rand::Rng;
@@ -269,13 +269,16 @@ impl Client {
         pace: &mut Pace,
     ) -> FsResult<()> {
         view.merge_conflict(&commit.checks, failed);
-        let (mut lost, mut flushes) = (false, Vec::new());
+        let (mut lost, mut flushes, mut gates) = (false, Vec::new(), Vec::new());
         for (check, failed) in commit.checks.iter().zip(failed).filter(|(_, f)| f.failed) {
             match (check, &failed.fresh) {
                 (Check::AloneOrFlushing(WatchKey::Names(dir)), Fresh::Watchers(who)) => {
                     flushes.push((*dir, who.clone()));
                 }
                 (Check::Alone(_), _) => {}
+                (Check::Same(Key::Gate(quota), None), Fresh::Record(Some(gate))) => {
+                    gates.push((*quota, gate.clone()));
+                }
                 (Check::Same(key, _), _) => lost |= self.doubt(key.watch_key(), pace),
                 (Check::HasName(dir, ..) | Check::NoName(dir, _) | Check::Empty(dir), _) => {
                     lost |= self.doubt(Some(WatchKey::Names(*dir)), pace);
@@ -285,6 +288,9 @@ impl Client {
         }
         for (dir, who) in flushes {
             self.ask_to_flush(dir, &who).await?;
+        }
+        for (quota, gate) in gates {
+            self.wait_at_gate(quota, &gate).await;
         }
         if lost {
             pace.conflicts += 1;

@@ -14,6 +14,7 @@ mod attrs;
 mod data;
 mod drive;
 mod errors;
+mod gate;
 mod load;
 mod locks;
 mod names;
@@ -32,6 +33,7 @@ pub use options::{ClientOptions, Ctx, Found, Hooks};
 
 pub(crate) use drive::{Granted, How, YIELD};
 pub(crate) use errors::{is_passing, to_fs};
+pub(crate) use gate::{Gate, later};
 
 use crate::cache::Cache;
 use crate::inodes::{Inodes, Next, Number};
@@ -178,6 +180,11 @@ impl Client {
         if let Err(e) = self.store.unregister(&self.session()).await {
             tracing::warn!(error = %e, "session not ended in order; it will be reaped");
         }
+    }
+
+    /// Whether it was closed.
+    pub fn is_closed(&self) -> bool {
+        self.session.is_stopped()
     }
 
     /// Stops as a crash would: no renewal, no answer, no farewell. For tests.

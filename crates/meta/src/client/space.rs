@@ -9,6 +9,11 @@ impl Client {
         self.quotas.read().statfs(quota)
     }
 
+    /// A setting of the volume whose quota this is, as the last renewal told it; `None` if it is not set.
+    pub fn setting(&self, quota: QuotaId, name: &str) -> Option<String> {
+        self.quotas.read().setting(quota, name).map(str::to_owned)
+    }
+
     /// The nearest quota above an inode, to be asked once when a directory is mounted.
     ///
     /// # Errors

@@ -188,6 +188,29 @@ pub async fn volumes_come_in_pages_by_id(subject: &dyn Subject) {
     assert_eq!(seen, expected);
 }
 
+/// As volumes, and apart from them.
+pub async fn snapshots_come_in_pages_by_id(subject: &dyn Subject) {
+    let w = World::new(subject).await;
+    let id = |n: usize| format!("c{n:03}");
+    w.a.write((0..20).map(|n| put(Key::Snapshot(id(n)), format!("record {n}"))).collect()).await;
+    w.a.write(vec![put(Key::Volume(id(5)), "a volume"), put(Key::Volume(id(100)), "another")]).await;
+    let (mut seen, mut after): (Vec<(String, Bytes)>, _) = (Vec::new(), None);
+    loop {
+        let page = w.b.scan(ScanRequest::Snapshots { after, limit: 6 }).await.found;
+        let len = page.len();
+        seen.extend(page.into_iter().map(|s| match s {
+            Scanned::Snapshot(id, record) => (id, record),
+            other => panic!("no snapshot: {other:?}"),
+        }));
+        after = seen.last().map(|(id, _)| id.clone());
+        if len < 6 {
+            break;
+        }
+    }
+    let expected: Vec<_> = (0..20).map(|n| (id(n), Bytes::from(format!("record {n}")))).collect();
+    assert_eq!(seen, expected);
+}
+
 /// What `carafe status` reads.
 pub async fn quotas_and_single_records_are_scanned(subject: &dyn Subject) {
     let w = World::new(subject).await;

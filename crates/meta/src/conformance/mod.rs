@@ -113,6 +113,7 @@ macro_rules! conformance_suite {
             a_value_of_a_megabyte_is_kept
             a_scan_of_buckets_finds_all
             volumes_come_in_pages_by_id
+            snapshots_come_in_pages_by_id
             quotas_and_single_records_are_scanned
             // model
             random_histories_agree_with_the_memory_twin

@@ -26,6 +26,8 @@ fn every_key() -> Vec<Key> {
         Key::PackLive(slice),
         Key::Quota(QuotaId(3)),
         Key::Volume("cv1-5".to_owned()),
+        Key::Snapshot("cv1-5".to_owned()),
+        Key::Gate(QuotaId(3)),
         Key::Single("gc-mark"),
     ]
 }

@@ -12,7 +12,7 @@ use crate::ops::At;
 use crate::ops::remove::{find, rmdir, unlink};
 use crate::store::{Check, DirEntry, Key, Write};
 use crate::tx::{Op, Tx};
-use carafe_types::{EntryName, FileKind, FsError, FsResult, InodeNo};
+use carafe_types::{EntryName, FileKind, FsError, FsResult, InodeNo, Timestamp};
 use std::time::Duration;
 
 /// Names that are looked at at once.
@@ -20,35 +20,52 @@ const PAGE: usize = 500;
 /// Files that are unlinked in one commit.
 const BATCH: usize = 60;
 
-/// Removes the trees that have been in the trash for longer than `keep`. Returns how many inodes went.
+/// Removes the trees that have been in the trash for longer than `keep`, or than their volume's own setting says; with a
+/// `keep` of nothing, all. Returns how many inodes went.
 ///
 /// # Errors
 /// Store errors; what is removed so far stays so.
 pub async fn purge_trash(client: &Client, keep: Duration, progress: Progress<'_>) -> FsResult<u64> {
-    let oldest = client.now().0.saturating_sub(i64::try_from(keep.as_nanos()).unwrap_or(i64::MAX));
+    let now = client.now();
     let mut gone = 0;
     let mut after = None;
     loop {
         let page = Scanner(client).names(TRASH, after.as_ref(), PAGE).await?;
         let Some(last) = page.last() else { return Ok(gone) };
         after = Some(last.name.clone());
-        for entry in page.iter().filter(|e| deleted_at(&e.name).is_none_or(|at| at <= oldest)) {
+        let is_due = |entry: &&DirEntry| keep.is_zero() || due(&entry.name, now, keep);
+        for entry in page.iter().filter(is_due) {
             let before = gone;
             gone += purge_tree(client, TRASH, entry, &|what, done| progress(what, before + done)).await?;
         }
     }
 }
 
-/// The name of a volume in the trash: its id and when it was deleted, in milliseconds.
-pub(crate) fn trash_name(id: &str, now: carafe_types::Timestamp) -> Option<EntryName> {
-    EntryName::new(format!("{id}-{}", now.0 / 1_000_000).as_bytes()).ok()
+/// The name of a volume in the trash: its id and when it was deleted, in milliseconds; behind that the days that it stays, if
+/// its settings say so.
+pub(crate) fn trash_name(id: &str, now: Timestamp, days: Option<u16>) -> Option<EntryName> {
+    let days = days.map_or_else(String::new, |days| format!("+{days}d"));
+    EntryName::new(format!("{id}-{}{days}", now.0 / 1_000_000).as_bytes()).ok()
 }
 
-/// When something in the trash was deleted, in nanoseconds; `None` for a name that no deletion gave.
-fn deleted_at(name: &EntryName) -> Option<i64> {
+/// When something in the trash was deleted, in nanoseconds, and how long it stays; `None` for a name that no deletion gave.
+fn deleted_at(name: &EntryName) -> Option<(i64, Option<Duration>)> {
     let text = std::str::from_utf8(name.as_bytes()).ok()?;
-    let (_, millis) = text.rsplit_once('-')?;
-    millis.parse::<i64>().ok()?.checked_mul(1_000_000)
+    let (_, rest) = text.rsplit_once('-')?;
+    let (millis, days) = match rest.split_once('+') {
+        None => (rest, None),
+        Some((millis, days)) => (millis, Some(days.strip_suffix('d')?.parse::<u16>().ok()?)),
+    };
+    let keep = days.map(|days| Duration::from_secs(u64::from(days) * 24 * 3600));
+    Some((millis.parse::<i64>().ok()?.checked_mul(1_000_000)?, keep))
+}
+
+/// Whether something has been in the trash for long enough.
+fn due(name: &EntryName, now: Timestamp, keep: Duration) -> bool {
+    deleted_at(name).is_none_or(|(at, own)| {
+        let keep = i64::try_from(own.unwrap_or(keep).as_nanos()).unwrap_or(i64::MAX);
+        at.saturating_add(keep) <= now.0
+    })
 }
 
 /// A directory on the way down.
@@ -165,13 +182,20 @@ fn remove_directory(tx: &mut Tx<'_>, at: At<'_>, ino: InodeNo) -> Op<bool> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use carafe_types::Timestamp;
 
     #[test]
     fn the_trash_knows_when_something_was_deleted() {
-        let name = trash_name("cv1-a-b", Timestamp(1_764_500_000_123_456_789)).unwrap();
+        let at = Timestamp(1_764_500_000_123_456_789);
+        let name = trash_name("cv1-a-b", at, None).unwrap();
         assert_eq!(name.as_bytes(), b"cv1-a-b-1764500000123");
-        assert_eq!(deleted_at(&name), Some(1_764_500_000_123_000_000));
+        assert_eq!(deleted_at(&name), Some((1_764_500_000_123_000_000, None)));
+        let day = Duration::from_secs(24 * 3600);
+        let later = |days: i64| Timestamp(at.0 + days * 24 * 3600 * 1_000_000_000);
+        assert!(!due(&name, at, day) && due(&name, later(1), day));
+        let kept = trash_name("cv1-a-b", at, Some(7)).unwrap();
+        assert_eq!(kept.as_bytes(), b"cv1-a-b-1764500000123+7d");
+        assert!(!due(&kept, later(6), day) && due(&kept, later(7), day));
+        assert!(due(&trash_name("cv1-a-b", at, Some(0)).unwrap(), at, day));
         assert_eq!(deleted_at(&EntryName::new(b"somebody's own").unwrap()), None);
         assert_eq!(deleted_at(&EntryName::new(b"x-99999999999999999999").unwrap()), None);
     }

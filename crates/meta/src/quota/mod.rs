@@ -150,6 +150,11 @@ impl QuotaTable {
         std::iter::successors(self.quotas.get(&q), next).take(16)
     }
 
+    /// A setting of the volume whose quota this is.
+    pub(crate) fn setting(&self, q: QuotaId, name: &str) -> Option<&str> {
+        self.quotas.get(&q)?.record.settings.get(name).map(String::as_str)
+    }
+
     /// Bytes left in the tightest quota of the chain.
     pub(crate) fn left_bytes(&self, q: QuotaId) -> i64 {
         self.chain(q).map(|quota| quota.left_bytes).min().unwrap_or(i64::MAX)
@@ -192,7 +197,9 @@ mod tests {
 
     fn state(parent: Option<u32>, bytes: Option<u64>, left: i64) -> QuotaState {
         let limits = Limits { bytes, inodes: None };
-        let record = QuotaRecord { version: 1, parent: parent.map(QuotaId), root: InodeNo::ROOT, limits };
+        let settings = [("a".to_owned(), "1".to_owned())].into();
+        let record =
+            QuotaRecord { version: 1, parent: parent.map(QuotaId), root: InodeNo::ROOT, limits, settings };
         QuotaState { record: record.encode().into(), left_bytes: left, left_inodes: 1 << 62, reserved: 0 }
     }
 
@@ -221,6 +228,15 @@ mod tests {
         assert_eq!(t.statfs(QuotaId(1)).free_bytes, 500);
         t.renewed(12, &[(QuotaId(1), state(Some(0), Some(1000), 500))], 0);
         assert_eq!(t.statfs(QuotaId(1)).free_bytes, 500);
+    }
+
+    #[test]
+    fn settings_of_a_volume_come_with_its_quota() {
+        let t = table();
+        assert_eq!(
+            (t.setting(QuotaId(1), "a"), t.setting(QuotaId(1), "b"), t.setting(QuotaId(9), "a")),
+            (Some("1"), None, None)
+        );
     }
 
     #[test]

@@ -38,6 +38,10 @@ pub enum Key {
     Quota(QuotaId),
     /// A CSI volume by its id.
     Volume(String),
+    /// A snapshot of a volume by its id.
+    Snapshot(String),
+    /// While it is there, nothing that is charged to this quota changes: what lies in it is being copied.
+    Gate(QuotaId),
     /// Anything that there is one of, by name (for example `gc-mark`).
     Single(&'static str),
 }
@@ -59,6 +63,8 @@ impl Key {
             | Key::PackLive(_)
             | Key::Quota(_)
             | Key::Volume(_)
+            | Key::Snapshot(_)
+            | Key::Gate(_)
             | Key::Single(_) => None,
         }
     }

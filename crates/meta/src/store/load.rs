@@ -111,6 +111,13 @@ pub enum ScanRequest {
         /// At most this many.
         limit: usize,
     },
+    /// Snapshots by id, in the same way.
+    Snapshots {
+        /// `None` from the start.
+        after: Option<String>,
+        /// At most this many.
+        limit: usize,
+    },
     /// Quotas with their counters.
     Quotas,
 }
@@ -150,6 +157,8 @@ pub enum Scanned {
     DeadObject(DeadObject, Timestamp),
     /// A volume record.
     Volume(String, Bytes),
+    /// A snapshot record.
+    Snapshot(String, Bytes),
     /// A quota.
     Quota(QuotaId, QuotaState),
 }

@@ -9,6 +9,7 @@
 //! believed; the last snapshot.
 
 mod change;
+mod gates;
 mod nodes;
 mod view;
 
@@ -113,6 +114,7 @@ impl<'a> Tx<'a> {
 
     /// Ends the run.
     pub(crate) fn finish(mut self) -> Ran {
+        self.check_gates();
         for (key, value) in std::mem::take(&mut self.records) {
             self.commit.writes.push(match value {
                 Some(bytes) => Write::Put(key, bytes),

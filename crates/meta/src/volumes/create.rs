@@ -7,7 +7,7 @@ use crate::ops::create::NewNode;
 use crate::store::{Allocation, Check, Key, WatchKey, Write};
 use crate::tx::{Op, Tx};
 use carafe_types::record::{FORMAT_VERSION, Guard, Limits, QuotaRecord, VolumeRecord, VolumeState};
-use carafe_types::{FileKind, FsError, InodeNo, QuotaId};
+use carafe_types::{FileKind, FsError, InodeNo, QuotaId, Timestamp};
 use std::collections::BTreeMap;
 
 /// Volumes that are looked at at once.
@@ -36,6 +36,8 @@ pub struct NewVolume {
     pub mode: u16,
     /// Kept with the record, to tell a repeated call from a different one.
     pub parameters: BTreeMap<String, String>,
+    /// Kept with the record: what may be changed later ([`Client::modify_volume`]).
+    pub settings: BTreeMap<String, String>,
 }
 
 impl NewVolume {
@@ -45,6 +47,25 @@ impl NewVolume {
             && self.path == record.path
             && self.capacity.unwrap_or(0) == record.capacity
             && self.parameters == record.parameters
+    }
+
+    /// The record of such a volume, ready.
+    pub(super) fn record(&self, root: InodeNo, quota: QuotaId, created: Timestamp) -> VolumeRecord {
+        VolumeRecord {
+            version: FORMAT_VERSION,
+            id: self.id.clone(),
+            name: self.name.clone(),
+            path: self.path.clone(),
+            root,
+            quota,
+            capacity: self.capacity.unwrap_or(0),
+            parameters: self.parameters.clone(),
+            created,
+            state: VolumeState::Ready,
+            source: None,
+            copy: None,
+            settings: self.settings.clone(),
+        }
     }
 }
 
@@ -69,9 +90,7 @@ impl Client {
         if let Some(there) = self.get_volume(&new.id).await? {
             return Ok(there);
         }
-        if let Some(by) = self.volume_at(&new.path).await? {
-            return Err(VolumeError::PathTaken { path: new.path.clone(), by });
-        }
+        self.path_is_free(&new.path).await?;
         let quota =
             self.patiently(|s| async move { self.store().allocate(&s, Allocation::Quota).await }).await?;
         let quota =
@@ -80,9 +99,7 @@ impl Client {
         for _ in 0..TRIES {
             match self.run(|tx| create(tx, new, &path, quota, ino)).await? {
                 Made::Volume(record) => {
-                    if let Some(parent) = self.run(|tx| super::path::parent(tx, record.root)).await? {
-                        self.void_own(&[WatchKey::Names(parent), WatchKey::Bucket(parent.bucket())]).await;
-                    }
+                    self.void_above(record.root).await?;
                     return Ok(*record);
                 }
                 Made::Missing(dir, place) => self.make_above(&path, dir, place).await?,
@@ -94,6 +111,22 @@ impl Client {
             }
         }
         Err(VolumeError::Contended(new.id.clone()))
+    }
+
+    /// What the kernel of a mount in this process keeps of the directory that holds `root` is void.
+    pub(super) async fn void_above(&self, root: InodeNo) -> Result<(), VolumeError> {
+        if let Some(parent) = self.run(|tx| super::path::parent(tx, root)).await? {
+            self.void_own(&[WatchKey::Names(parent), WatchKey::Bucket(parent.bucket())]).await;
+        }
+        Ok(())
+    }
+
+    /// Refuses a path that another volume's record names, is in or is around.
+    pub(super) async fn path_is_free(&self, path: &str) -> Result<(), VolumeError> {
+        match self.volume_at(path).await? {
+            Some(by) => Err(VolumeError::PathTaken { path: path.to_owned(), by }),
+            None => Ok(()),
+        }
     }
 
     /// The volume whose path is, holds or lies in `path`.
@@ -112,7 +145,12 @@ impl Client {
     }
 
     /// Makes the directories above a volume that are missing from `place` on.
-    async fn make_above(&self, path: &Path, mut dir: InodeNo, place: usize) -> Result<(), VolumeError> {
+    pub(super) async fn make_above(
+        &self,
+        path: &Path,
+        mut dir: InodeNo,
+        place: usize,
+    ) -> Result<(), VolumeError> {
         for name in &path.above[place..] {
             let kind = FileKind::Directory;
             let new = NewNode { kind, mode: 0o755, uid: 0, gid: 0, rdev: 0, target: None };
@@ -130,7 +168,7 @@ impl Client {
     }
 }
 
-fn check_id(id: &str) -> Result<(), VolumeError> {
+pub(super) fn check_id(id: &str) -> Result<(), VolumeError> {
     let good = !id.is_empty() && id.len() <= 200 && !id.contains(['/', '\0']);
     if good { Ok(()) } else { Err(VolumeError::Invalid(format!("{id:?} is no id of a volume"))) }
 }
@@ -156,18 +194,7 @@ fn create(tx: &mut Tx<'_>, new: &NewVolume, path: &Path, quota: QuotaId, ino: In
     tx.check(Check::NoName(dir, path.name.clone()));
     tx.check(Check::Same(Key::Inode(ino), None));
     tx.same(&key)?;
-    let record = VolumeRecord {
-        version: FORMAT_VERSION,
-        id: new.id.clone(),
-        name: new.name.clone(),
-        path: new.path.clone(),
-        root: ino,
-        quota,
-        capacity: new.capacity.unwrap_or(0),
-        parameters: new.parameters.clone(),
-        created: tx.world.now,
-        state: VolumeState::Ready,
-    };
+    let record = new.record(ino, quota, tx.world.now);
     tx.put(key, record.encode());
     put_root(tx, new, dir, quota, ino);
     put_quota(tx, new, parent.quota, quota, ino);
@@ -198,7 +225,13 @@ fn put_root(tx: &mut Tx<'_>, new: &NewVolume, parent: InodeNo, quota: QuotaId, i
 /// The quota with its counters. The directory is its first inode.
 fn put_quota(tx: &mut Tx<'_>, new: &NewVolume, above: QuotaId, quota: QuotaId, root: InodeNo) {
     let limits = Limits { bytes: new.capacity, inodes: new.inode_limit };
-    let record = QuotaRecord { version: FORMAT_VERSION, parent: Some(above), root, limits };
+    let record = QuotaRecord {
+        version: FORMAT_VERSION,
+        parent: Some(above),
+        root,
+        limits,
+        settings: new.settings.clone(),
+    };
     tx.put(Key::Quota(quota), record.encode());
     tx.push(Write::InitQuota(quota, Some((counter(limits.bytes), counter(limits.inodes) - 1))));
 }

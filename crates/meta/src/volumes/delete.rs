@@ -12,6 +12,8 @@ use carafe_types::{EntryName, FileKind, FsError, InodeNo};
 
 /// How often a volume is looked for anew because somebody moves it.
 const TRIES: u32 = 10;
+/// The setting that says how many days a deleted volume stays in the trash.
+const TRASH_DAYS: &str = "trashDays";
 /// Names that are looked at at once.
 const PAGE: usize = 1000;
 
@@ -26,7 +28,8 @@ impl Client {
         for _ in 0..TRIES {
             let Some(record) = self.get_volume(id).await? else { return Ok(()) };
             let place = self.place_of(&record).await?;
-            let trash = trash_name(id, stamp);
+            let days = record.settings.get(TRASH_DAYS).and_then(|days| days.parse().ok());
+            let trash = trash_name(id, stamp, days);
             let trash = trash.ok_or_else(|| VolumeError::Invalid(format!("{id:?} is no id of a volume")))?;
             match self.run(|tx| delete(tx, &record, place.as_ref(), &trash)).await {
                 Ok(true) => {
@@ -109,7 +112,13 @@ fn delete(
 }
 
 /// Renames a directory into the trash. Nobody is asked to flush what is dirty below: it is being deleted.
-fn discard(tx: &mut Tx<'_>, dir: InodeNo, name: &EntryName, root: InodeNo, trash: &EntryName) -> Op<()> {
+pub(super) fn discard(
+    tx: &mut Tx<'_>,
+    dir: InodeNo,
+    name: &EntryName,
+    root: InodeNo,
+    trash: &EntryName,
+) -> Op<()> {
     [dir, root, TRASH].iter().for_each(|ino| tx.want_node(*ino));
     let mut guard = tx.guard(root)?;
     for ino in [dir, root, TRASH] {

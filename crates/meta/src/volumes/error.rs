@@ -20,6 +20,25 @@ pub enum VolumeError {
     /// The id or path can never be a volume's.
     #[error("{0}")]
     Invalid(String),
+    /// What shall be copied is being made itself.
+    #[error("{0} is still being copied; try again")]
+    NotReady(String),
+    /// Another session makes it.
+    #[error("{id} is being copied, {percent} % are done; try again")]
+    Copying {
+        /// What is made.
+        id: String,
+        /// How far it is.
+        percent: u64,
+    },
+    /// The content does not fit.
+    #[error("{asked} bytes are asked, the source holds {needed}")]
+    TooSmall {
+        /// The capacity that was asked for.
+        asked: u64,
+        /// The bytes of the source.
+        needed: u64,
+    },
     /// Others kept changing the same records.
     #[error("others are changing volume {0}; try again")]
     Contended(String),

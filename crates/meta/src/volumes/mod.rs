@@ -10,14 +10,19 @@
 //!   not lead its pods into another one.
 //! - *Delete* renames the directory into the trash and drops the record together; what it held is purged later
 //!   ([`crate::jobs::purge_trash`]) and counts until then.
+//! - *Copies* (snapshots, volumes made from something) are trees of their own that share slices (`copy`).
 //! - *Expand* raises the limit and what is left by the same number, so usage is exact at every moment.
 
+mod adopt;
+mod copy;
 mod create;
 mod delete;
 mod error;
 mod expand;
+mod modify;
 mod path;
 
+pub use copy::{NewSnapshot, SNAPSHOTS};
 pub use create::NewVolume;
 pub use error::VolumeError;
 

@@ -32,6 +32,7 @@ pub fn volume(id: &str) -> NewVolume {
         gid: ME.gid,
         mode: 0o755,
         parameters: Default::default(),
+        settings: Default::default(),
     }
 }
 

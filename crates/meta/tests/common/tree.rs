@@ -3,6 +3,7 @@
 use super::ROOT;
 use carafe_meta::format::{TRASH, UNLIMITED};
 use carafe_meta::store::{Key, ListRequest, MetaStore, ScanRequest, Scanned};
+use carafe_meta::volumes::SNAPSHOTS;
 use carafe_types::record::{Content, DirTimes, Extent, ExtentKind, Guard, Inode, Segment};
 use carafe_types::{EntryName, FileKind, InodeNo, QuotaId, SliceId, Timestamp};
 use std::collections::{BTreeMap, BTreeSet};
@@ -90,7 +91,7 @@ impl Tree {
             assert_eq!(inode.nlink, links.get(ino).copied().unwrap_or(0), "links of {ino}");
         }
         for (ino, guard) in &self.dirs {
-            let expected = u32::from(*ino != ROOT && *ino != TRASH);
+            let expected = u32::from(*ino != ROOT && *ino != TRASH && *ino != SNAPSHOTS);
             assert_eq!(links.get(ino).copied().unwrap_or(0), expected, "names of directory {ino}");
             let has = self.subdirs.get(ino).copied().unwrap_or(0);
             assert_eq!(has, subdirs.get(ino).copied().unwrap_or(0), "subdirectories of {ino}");
@@ -113,7 +114,7 @@ impl Tree {
     pub fn usage(&self, parents: &BTreeMap<QuotaId, Option<QuotaId>>) -> BTreeMap<QuotaId, (i64, i64)> {
         let mut used: BTreeMap<QuotaId, (i64, i64)> = BTreeMap::new();
         let files = self.files.values().filter(|i| i.nlink > 0).map(|i| (i.quota, i.size as i64));
-        let special = [ROOT, TRASH];
+        let special = [ROOT, TRASH, SNAPSHOTS];
         let dirs = self.dirs.iter().filter(|(i, _)| !special.contains(i)).map(|(_, g)| (g.quota, 0));
         for (quota, bytes) in files.chain(dirs) {
             let mut at = Some(quota);

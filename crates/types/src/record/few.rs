@@ -2,7 +2,7 @@
 
 use super::DecodeError;
 use crate::attr::Timestamp;
-use crate::id::{InodeNo, QuotaId, SessionUuid};
+use crate::id::{InodeNo, QuotaId, SessionNo, SessionUuid};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -109,6 +109,9 @@ pub struct QuotaRecord {
     pub root: InodeNo,
     /// The bounds.
     pub limits: Limits,
+    /// Settings of the volume that begins here, as its mounts hear of them with every renewal.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
 }
 json_record!(QuotaRecord, "quota");
 
@@ -118,6 +121,8 @@ json_record!(QuotaRecord, "quota");
 pub enum VolumeState {
     /// Ready to be mounted.
     Ready,
+    /// What it is made from is being copied; it cannot be used yet.
+    Copying,
     /// Renamed into the trash, being purged.
     Deleting,
 }
@@ -146,8 +151,85 @@ pub struct VolumeRecord {
     pub created: Timestamp,
     /// Where it is in its life.
     pub state: VolumeState,
+    /// What it was copied from.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<CopySource>,
+    /// While [`VolumeState::Copying`]: who copies, and how far it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<CopyJob>,
+    /// Settings that may be changed during its life (a VolumeAttributesClass).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub settings: BTreeMap<String, String>,
 }
 json_record!(VolumeRecord, "volume");
+
+/// A tree that is copied.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CopySource {
+    /// The volume with this id.
+    Volume(String),
+    /// The snapshot with this id.
+    Snapshot(String),
+}
+
+impl CopySource {
+    /// The id of the volume or snapshot.
+    pub fn id(&self) -> &str {
+        match self {
+            Self::Volume(id) | Self::Snapshot(id) => id,
+        }
+    }
+}
+
+/// Who copies a tree, and how far it is. Kept in the record of what is made, so that another one can take over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CopyJob {
+    /// The session that copies.
+    pub session: SessionNo,
+    /// By the store's clock: from then on, or once the session has ended, another one may take over.
+    pub until: Timestamp,
+    /// Inodes copied so far.
+    pub copied: u64,
+    /// Inodes of the source when it began.
+    pub total: u64,
+}
+
+impl CopyJob {
+    /// How much is done, in percent; below 100 until all is.
+    pub fn percent(&self) -> u64 {
+        (self.copied * 100).checked_div(self.total).unwrap_or(0).min(99)
+    }
+}
+
+/// A snapshot: a tree that nobody changes, with a quota of its own that counts it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SnapshotRecord {
+    /// [`FORMAT_VERSION`] of the writer.
+    pub version: u32,
+    /// `cs1-...`
+    pub id: String,
+    /// The name that the CO gave at creation.
+    pub name: String,
+    /// The volume that it was taken of. It may be gone since.
+    pub source: String,
+    /// The directory, in a folder that no name leads to.
+    pub root: InodeNo,
+    /// The quota that counts it.
+    pub quota: QuotaId,
+    /// Bytes of its files, once it is ready.
+    pub bytes: u64,
+    /// The capacity of its source when it was taken: what a volume made from it must have at least; 0 is no limit.
+    pub capacity: u64,
+    /// Unix time of the cut, nanoseconds; of the request while it is being made.
+    pub created: Timestamp,
+    /// Where it is in its life.
+    pub state: VolumeState,
+    /// While [`VolumeState::Copying`]: who copies, and how far it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copy: Option<CopyJob>,
+}
+json_record!(SnapshotRecord, "snapshot");
 
 #[cfg(test)]
 mod tests {
@@ -170,6 +252,19 @@ mod tests {
     #[test]
     fn a_superblock_reads_back() {
         assert_eq!(Superblock::decode(&superblock().encode()), Ok(superblock()));
+    }
+
+    #[test]
+    fn a_volume_record_without_the_newer_fields_reads_and_writes_as_before() {
+        let old = br#"{"version":1,"id":"cv1-a","name":"a","path":"volumes/a","root":64,"quota":1,"capacity":5,"parameters":{},"created":7,"state":"ready"}"#;
+        let record = VolumeRecord::decode(old).unwrap();
+        assert_eq!((record.source.clone(), record.copy, record.settings.len()), (None, None, 0));
+        assert_eq!(record.encode(), old);
+        let job = CopyJob { session: SessionNo(3), until: Timestamp(9), copied: 5, total: 5 };
+        let source = Some(CopySource::Snapshot("cs1-b".into()));
+        let new = VolumeRecord { source, copy: Some(job), state: VolumeState::Copying, ..record };
+        assert_eq!(VolumeRecord::decode(&new.encode()), Ok(new));
+        assert_eq!((job.percent(), CopyJob { total: 0, ..job }.percent()), (99, 0));
     }
 
     #[test]

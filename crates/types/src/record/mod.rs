@@ -14,7 +14,10 @@ mod xattr;
 
 pub use dir::{DirTimes, Guard};
 pub use extent::{BlockRange, Extent, ExtentKind, SEGMENT_BYTES, Segment};
-pub use few::{FORMAT_VERSION, Limits, QuotaRecord, SessionRecord, Superblock, VolumeRecord, VolumeState};
+pub use few::{
+    CopyJob, CopySource, FORMAT_VERSION, Limits, QuotaRecord, SessionRecord, SnapshotRecord, Superblock,
+    VolumeRecord, VolumeState,
+};
 pub use inode::{Content, Inode};
 pub use lock::{Held, LockKind, LockOwner, LockRecord, LockType};
 pub use xattr::Xattrs;

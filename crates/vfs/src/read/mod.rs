@@ -18,6 +18,7 @@ pub(crate) use streams::{Access, Streams};
 use crate::content::Window;
 use crate::dirty::{Buffer, Layer, SliceBuf};
 use crate::node::{Node, State};
+use crate::options::READ_AHEAD;
 use crate::pieces::Part;
 use crate::remote::SliceRef;
 use crate::vfs::Vfs;
@@ -71,7 +72,9 @@ impl Vfs {
     pub async fn read(&self, fh: u64, offset: u64, size: u32) -> FsResult<Bytes> {
         let handle = self.handle(fh).await?;
         handle.check_read()?;
-        let access = handle.note_read(offset, u64::from(size), self.o.readahead_bytes);
+        let quota = handle.node.state().attr.quota;
+        let most = self.meta.setting(quota, READ_AHEAD).and_then(|bytes| bytes.parse().ok());
+        let access = handle.note_read(offset, u64::from(size), most.unwrap_or(self.o.readahead_bytes));
         let bytes = self.read_node(&handle.node, offset, size as usize, &access).await?;
         self.counters.reads.add(1);
         self.counters.read_bytes.add(bytes.len() as u64);

@@ -2,6 +2,7 @@
 
 mod cargo;
 mod crash;
+mod csi_sanity;
 mod fsx;
 mod leftovers;
 mod pjdfstest;
@@ -46,6 +47,7 @@ const STEPS: &[Step<Context>] = &[
     Step::new("chart", chart),
     Step::vital("build", cargo::build),
     Step::new("rust-tests", cargo::nextest),
+    Step::new("csi-sanity-redis-s3", csi_sanity::on_redis_s3),
     Step::new("workloads-redis-s3", workloads::on_redis_s3),
     Step::new("workloads-embedded", workloads::on_embedded),
     Step::new("crash-redis-s3", crash::on_redis_s3),

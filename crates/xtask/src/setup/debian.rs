@@ -29,13 +29,18 @@ pub(super) fn install_missing() -> Result<()> {
     if packages.is_empty() {
         return Ok(());
     }
+    install(&packages)
+}
+
+/// Installs these packages.
+pub(super) fn install(packages: &[&str]) -> Result<()> {
     println!("installing Debian packages: {}", packages.join(" "));
     if sh::find("apt-get").is_none() {
         bail!("this is no Debian system: install the equivalents of {} by hand", packages.join(", "));
     }
     let advice = || format!("install by hand: apt-get install {}", packages.join(" "));
     sh::run(&mut apt(&["update", "-q"])).with_context(advice)?;
-    let install = [&["install", "-q", "-y", "--no-install-recommends"], packages.as_slice()].concat();
+    let install = [&["install", "-q", "-y", "--no-install-recommends"], packages].concat();
     sh::run(&mut apt(&install)).with_context(advice)
 }
 

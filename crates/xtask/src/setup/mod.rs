@@ -1,10 +1,11 @@
 //! `cargo xtask setup`: installs what the tests, the demo and the benchmarks run, where it is missing.
 //!
-//! Three sources, each with pinned versions and each asked only when something is missing, so that a second run takes no time:
+//! Four sources, each with pinned versions and each asked only when something is missing, so that a second run takes no time:
 //! Debian packages for the services, a virtual environment for programs that come as Python packages (the ClickHouse engine, an S3
-//! server, the rival), and cargo for the test programs.
+//! server, the rival), cargo for the test programs, and Go for the conformance suite of CSI.
 
 mod debian;
+mod go;
 mod programs;
 mod python;
 
@@ -34,6 +35,7 @@ pub(crate) fn setup(root: &Path, scope: Scope) -> Result<()> {
     python::install_missing(root)?;
     if scope == Scope::Tests {
         programs::install_missing()?;
+        go::install_missing()?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use carafe_csi::{
 use carafe_fuse::table::FS_TYPE;
 use clap::Args;
 use embedded::Embedded;
-use registry::Connector;
+use registry::{Connector, Janitors};
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -36,8 +36,9 @@ pub(crate) struct CsiArgs {
     #[arg(long, value_name = "NAME", env = "CARAFE_NODE_ID")]
     node_id: Option<String>,
 
-    /// Metadata URL of a file system that serves requests without secrets (may be given several times)
-    #[arg(long = "meta-url", value_name = "META_URL")]
+    /// Metadata URL of a file system that serves requests without secrets (may be given several times); volumes can ask
+    /// for it by NAME with the parameter `fileSystem`
+    #[arg(long = "meta-url", value_name = "[NAME=]META_URL")]
     meta_urls: Vec<String>,
 
     /// Serve only the Controller service
@@ -77,7 +78,8 @@ pub(crate) async fn run(args: &CsiArgs) -> Outcome {
     let file_systems =
         args.meta_urls.iter().map(|url| address(url, &secrets)).collect::<Outcome<Vec<_>>>()?;
     let embedded = Arc::new(Embedded::new(args.volume.clone()));
-    let connector = Connector { embedded: embedded.clone(), allow_volatile: args.volume.allow_volatile };
+    let janitors = Arc::new(Janitors::default());
+    let connector = Connector::new(embedded.clone(), args.volume.allow_volatile, janitors.clone());
     let registries = Arc::new(MetaFileSystems::new(connector));
     let mut config = Config::new(env!("CARGO_PKG_VERSION"));
     config.driver.clone_from(&args.driver_name);
@@ -97,6 +99,7 @@ pub(crate) async fn run(args: &CsiArgs) -> Outcome {
     carafe_csi::serve(config, listener, end)
         .await
         .map_err(|e| Failure::new(Exit::Failed, format!("the CSI server failed: {e}")))?;
+    janitors.end().await;
     for client in registries.take_all().await {
         // The embedded engine's client is the mounts', too, and ends with them.
         if !client.store().single_process() {
@@ -156,12 +159,14 @@ fn child_arguments(volume: &VolumeArgs) -> Vec<OsString> {
     arguments
 }
 
-fn address(url: &str, secrets: &Secrets) -> Outcome<FsAddress> {
+fn address(text: &str, secrets: &Secrets) -> Outcome<FsAddress> {
+    let (name, url) = named(text);
     // The scheme is checked now and not by the first pod.
     MetaUrl::parse(url)?;
     let password = secrets.meta_password.as_ref().map(|p| Secret::new(p.expose()));
     let mut address =
         FsAddress::new(url, password).map_err(|e| Failure::new(Exit::Usage, format!("--meta-url is {e}")))?;
+    address.name = name.map(str::to_owned);
     if let (Some(access_key), Some(secret_key)) = (&secrets.access_key, &secrets.secret_key) {
         address.bucket_keys = Some(BucketKeys {
             access_key: access_key.clone(),
@@ -170,6 +175,14 @@ fn address(url: &str, secrets: &Secrets) -> Outcome<FsAddress> {
         });
     }
     Ok(address)
+}
+
+/// `NAME=URL`, or a URL alone; an equals sign behind the scheme belongs to the URL.
+fn named(text: &str) -> (Option<&str>, &str) {
+    match text.split_once('=') {
+        Some((name, url)) if !name.contains(':') && !name.is_empty() => (Some(name), url),
+        _ => (None, text),
+    }
 }
 
 /// The secrets of an address in the shape that the rest of the program takes.
@@ -220,6 +233,12 @@ mod tests {
         assert_eq!(socket("unix:///csi/csi.sock").unwrap(), PathBuf::from("/csi/csi.sock"));
         assert_eq!(socket("/csi/csi.sock").unwrap(), PathBuf::from("/csi/csi.sock"));
         assert!(socket("tcp://1.2.3.4:5").is_err() && socket("unix://relative").is_err());
+    }
+
+    #[test]
+    fn a_file_system_may_be_given_a_name() {
+        assert_eq!(named("main=redis://host/1?a=b"), (Some("main"), "redis://host/1?a=b"));
+        assert_eq!(named("redis://host/1?a=b"), (None, "redis://host/1?a=b"));
     }
 
     #[test]

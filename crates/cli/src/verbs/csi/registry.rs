@@ -4,16 +4,45 @@ use super::embedded::Embedded;
 use super::secrets_of;
 use crate::bucket;
 use crate::failure::{Exit, Failure};
+use crate::janitor::Janitor;
 use crate::store::{self, MetaUrl};
 use carafe_csi::FsAddress;
 use carafe_csi::store::{Connect, StoreError};
 use carafe_meta::{Client, ClientOptions};
 use std::sync::Arc;
+use tokio::sync::Mutex;
 
 /// Opens metadata clients for the controller.
 pub(super) struct Connector {
-    pub(super) embedded: Arc<Embedded>,
-    pub(super) allow_volatile: bool,
+    embedded: Arc<Embedded>,
+    allow_volatile: bool,
+    /// What frees deleted volumes in the background, by client. A mount may be the janitor as well: one of all works.
+    janitors: Arc<Janitors>,
+}
+
+/// Janitors of the controller's own clients.
+#[derive(Default)]
+pub(super) struct Janitors(Mutex<Vec<(Arc<Client>, Janitor)>>);
+
+impl Janitors {
+    /// Ends the janitors of clients that nobody but their janitor knows any more.
+    async fn sweep(&self) {
+        let mut all = self.0.lock().await;
+        for (client, janitor) in std::mem::take(&mut *all) {
+            if client.is_closed() {
+                janitor.end().await;
+            } else {
+                all.push((client, janitor));
+            }
+        }
+    }
+
+    /// Ends all of them, before their clients are closed.
+    pub(super) async fn end(&self) {
+        for (_, janitor) in self.0.lock().await.drain(..) {
+            janitor.end().await;
+        }
+    }
 }
 
 #[async_trait::async_trait]
@@ -24,6 +53,10 @@ impl Connect for Connector {
 }
 
 impl Connector {
+    pub(super) fn new(embedded: Arc<Embedded>, allow_volatile: bool, janitors: Arc<Janitors>) -> Self {
+        Connector { embedded, allow_volatile, janitors }
+    }
+
     async fn client(&self, address: &FsAddress) -> Result<Arc<Client>, Failure> {
         let url = MetaUrl::parse(address.public_url().as_str())?;
         if url.is_embedded() {
@@ -38,11 +71,14 @@ impl Connector {
             return Err(Failure::new(Exit::Refused, what));
         }
         // A volume that no node could mount is not to be promised.
-        bucket::open(&superblock, &secrets).await?;
+        let bucket = bucket::open(&superblock, &secrets).await?;
         let role = "csi controller".to_owned();
         let allow_volatile = self.allow_volatile;
         let options = ClientOptions { role, allow_volatile, ..ClientOptions::default() };
-        Ok(Client::open(store, options).await?)
+        let client = Client::open(store, options).await?;
+        self.janitors.sweep().await;
+        self.janitors.0.lock().await.push((client.clone(), Janitor::start(client.clone(), bucket)));
+        Ok(client)
     }
 }
 

@@ -114,10 +114,12 @@ async fn read_all(client: &Client, progress: Progress<'_>) -> FsResult<Report> {
     check.read_dead().await?;
     check.walk(InodeNo::ROOT).await?;
     check.walk(TRASH).await?;
+    check.walk_snapshots().await?;
     check.read_inodes().await?;
     check.compare_slices().await?;
     check.compare_quotas().await?;
     check.compare_volumes().await?;
+    check.compare_snapshots().await?;
     let slices = check.used_slices().await?;
     let (findings, cut) = check.findings.finish(check.scan).await?;
     Ok(Report {

@@ -6,6 +6,7 @@ use crate::cache::decimal;
 use crate::format::TRASH;
 use crate::store::{DirEntry, Key};
 use crate::tx::Node;
+use crate::volumes::SNAPSHOTS;
 use carafe_types::record::Guard;
 use carafe_types::{EntryName, FileKind, FsResult, InodeNo, QuotaId};
 
@@ -39,6 +40,14 @@ impl Check<'_> {
             (self.progress)("names followed", self.named.len());
         }
         Ok(())
+    }
+
+    /// The directory of snapshots, which is made when the first one is.
+    pub(super) async fn walk_snapshots(&mut self) -> FsResult<()> {
+        match self.scan.record(Key::Inode(SNAPSHOTS)).await? {
+            Some(_) => self.walk(SNAPSHOTS).await,
+            None => Ok(()),
+        }
     }
 
     async fn top(&mut self, top: InodeNo) -> FsResult<Option<Guard>> {
@@ -141,8 +150,8 @@ impl Check<'_> {
         stack.push(Below { dir: ino, quota: guard.quota });
     }
 
-    /// Whether `format` made this directory.
+    /// Whether this directory has no name and is its own parent.
     pub(super) fn is_top(ino: InodeNo) -> bool {
-        ino == InodeNo::ROOT || ino == TRASH
+        ino == InodeNo::ROOT || ino == TRASH || ino == SNAPSHOTS
     }
 }

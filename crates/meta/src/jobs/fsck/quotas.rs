@@ -5,12 +5,19 @@ use super::{Check, Kind};
 use crate::format::UNLIMITED;
 use crate::store::{Key, QuotaState, ScanRequest, Scanned};
 use crate::tx::Node;
-use carafe_types::record::{QuotaRecord, VolumeRecord};
-use carafe_types::{FsResult, QuotaId};
+use carafe_types::record::{QuotaRecord, SnapshotRecord, VolumeRecord};
+use carafe_types::{FsResult, InodeNo, QuotaId};
 use std::collections::HashMap;
 
 /// Volumes that are looked at at once.
 const PAGE: usize = 500;
+
+/// What a record of the registry says of its tree.
+struct Registered {
+    id: String,
+    root: InodeNo,
+    quota: QuotaId,
+}
 
 impl Check<'_> {
     pub(super) async fn compare_quotas(&mut self) -> FsResult<()> {
@@ -77,7 +84,11 @@ impl Check<'_> {
             for found in page.found {
                 let Scanned::Volume(id, bytes) = found else { continue };
                 match VolumeRecord::decode(&bytes) {
-                    Ok(record) => self.compare_volume(&id, &record).await?,
+                    Ok(r) => {
+                        let what = format!("volume {id}");
+                        self.compare_root(&what, &id, &Registered { id: r.id, root: r.root, quota: r.quota })
+                            .await?;
+                    }
                     Err(e) => self.findings.other(Kind::Damaged, format!("volume {id}"), e.to_string(), None),
                 }
                 after = Some(id);
@@ -88,7 +99,31 @@ impl Check<'_> {
         }
     }
 
-    async fn compare_volume(&mut self, id: &str, record: &VolumeRecord) -> FsResult<()> {
+    pub(super) async fn compare_snapshots(&mut self) -> FsResult<()> {
+        let mut after: Option<String> = None;
+        loop {
+            let page = self.scan.page(&ScanRequest::Snapshots { after, limit: PAGE }).await?;
+            after = None;
+            let ended = page.found.len() < PAGE;
+            for found in page.found {
+                let Scanned::Snapshot(id, bytes) = found else { continue };
+                let what = format!("snapshot {id}");
+                match SnapshotRecord::decode(&bytes) {
+                    Ok(r) => {
+                        self.compare_root(&what, &id, &Registered { id: r.id, root: r.root, quota: r.quota })
+                            .await?;
+                    }
+                    Err(e) => self.findings.other(Kind::Damaged, what, e.to_string(), None),
+                }
+                after = Some(id);
+            }
+            if ended || after.is_none() {
+                return Ok(());
+            }
+        }
+    }
+
+    async fn compare_root(&mut self, what: &str, id: &str, record: &Registered) -> FsResult<()> {
         let root = self.scan.record(Key::Inode(record.root)).await?;
         let problem = match root.as_deref().map(Node::decode) {
             Some(Ok(Node::Dir(guard))) if !guard.quota_root || guard.quota != record.quota => {
@@ -100,7 +135,7 @@ impl Check<'_> {
             None => Some(format!("its directory {} is not there", record.root)),
         };
         if let Some(problem) = problem {
-            self.findings.other(Kind::WrongVolume, format!("volume {id}"), problem, None);
+            self.findings.other(Kind::WrongVolume, what.to_owned(), problem, None);
         }
         Ok(())
     }

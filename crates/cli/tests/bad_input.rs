@@ -156,6 +156,10 @@ fn a_second_format_changes_nothing() {
     let other = format!("embedded://{}", place.path("other.redb"));
     carafe(&["format", &other, "two", "--bucket", &place.bucket()])
         .expect(6, "belongs to file system \"one\"");
+    // What an installer repeats: the same name in the same bucket is there already, another one is refused all the same.
+    carafe(&["format", &place.meta(), "one", "--bucket", &place.bucket(), "--if-absent"]).expect(0, "");
+    carafe(&["format", &place.meta(), "two", "--bucket", &place.bucket(), "--if-absent"])
+        .expect(6, "already holds the file system \"one\"");
     let status = carafe(&["status", &place.meta(), "--json"]);
     status.expect(0, "");
     assert!(status.0.stdout.contains("\"name\": \"one\""), "{}", status.0.stdout);

@@ -7,8 +7,11 @@
 
 mod bed;
 mod bench;
+mod chart;
 mod check;
+mod cluster;
 mod demo;
+mod e2e;
 mod environment;
 mod fsbench;
 mod setup;
@@ -41,6 +44,13 @@ enum Task {
     Bench(bench::BenchArgs),
     /// Measure a directory of any file system, with the caches as they are.
     Fsbench { dir: PathBuf },
+    /// Start, end or look at the one-node Kubernetes of the end-to-end tests.
+    #[command(subcommand)]
+    Cluster(cluster::ClusterTask),
+    /// Run the end-to-end scenarios on Kubernetes.
+    E2e(e2e::E2eArgs),
+    /// Write `manifests/carafe.yaml` from the chart.
+    Manifests(chart::ManifestsArgs),
     /// Run a program on a fresh mount; `{volume}` in its arguments is the mount point.
     On {
         /// The embedded engine and a local folder, instead of Redis and S3.
@@ -75,6 +85,9 @@ fn run(task: Task) -> Result<bool> {
         Task::Test(arguments) => check::test(root, &arguments),
         Task::Demo(arguments) => demo::demo(&root, &arguments).map(|()| true),
         Task::Bench(arguments) => bench::bench(&root, &arguments).map(|()| true),
+        Task::Cluster(task) => cluster::cluster(&root, &task),
+        Task::E2e(arguments) => e2e::e2e(&root, &arguments),
+        Task::Manifests(arguments) => chart::manifests(&root, &arguments),
         Task::Fsbench { dir } => bench::directory(&dir).map(|()| true),
         Task::On { embedded, program } => bed::run_on(embedded, &program).map(|()| true),
         Task::Pjdfstest { dir } => report(check::pjdfstest_on(&dir)?),

@@ -11,7 +11,7 @@ use crate::out;
 use crate::size::Size;
 use crate::store::{self, MetaUrl};
 use carafe_meta::format::FormatOptions;
-use carafe_meta::store::StoreError;
+use carafe_meta::store::{StoreError, StoreInfo};
 use carafe_object::marker::MARKER_KEY;
 use carafe_object::{Bucket, FsMarker};
 use carafe_types::record::{Limits, Superblock};
@@ -66,6 +66,10 @@ pub(crate) struct FormatArgs {
     #[arg(long, value_name = "N")]
     inodes: Option<u64>,
 
+    /// Succeed if a file system of this name is in this bucket already, whatever its settings
+    #[arg(long)]
+    if_absent: bool,
+
     /// Accept a metadata store that keeps nothing over a restart
     #[arg(long, visible_alias = "allow-volatile", env = "CARAFE_ALLOW_VOLATILE", value_parser = clap::builder::FalseyValueParser::new())]
     force_volatile: bool,
@@ -85,6 +89,22 @@ struct Report {
     server: String,
 }
 
+impl Report {
+    fn new(superblock: &Superblock, args: &FormatArgs, info: &StoreInfo) -> Self {
+        Report {
+            name: superblock.name.clone(),
+            uuid: superblock.uuid,
+            meta_url: store::shown(&args.connect.meta_url),
+            bucket: superblock.bucket.clone(),
+            block_size: superblock.block_size,
+            inline_max: superblock.inline_max,
+            inline_budget: superblock.inline_budget,
+            durability: info.durability.clone(),
+            server: info.server.clone(),
+        }
+    }
+}
+
 pub(crate) async fn run(args: &FormatArgs, as_json: bool) -> Outcome {
     let url = MetaUrl::parse(&args.connect.meta_url)?;
     let secrets = args.connect.secrets.read()?;
@@ -96,7 +116,14 @@ pub(crate) async fn run(args: &FormatArgs, as_json: bool) -> Outcome {
     let store = store::connect(&url, &secrets, true).await?;
     let info = store.info().await?;
     if let Some(bytes) = &info.superblock {
-        let name = Superblock::decode(bytes).map(|s| s.name).unwrap_or_default();
+        let old = Superblock::decode(bytes);
+        if let (true, Ok(old)) = (args.if_absent, &old)
+            && old.name == args.name
+            && old.bucket == bucket.name()
+        {
+            return out::report(as_json, &Report::new(old, args, &info), show);
+        }
+        let name = old.map(|s| s.name).unwrap_or_default();
         return Err(StoreError::AlreadyFormatted { name }.into());
     }
     store::check_fit(&info, args.force_volatile)?;
@@ -122,18 +149,7 @@ pub(crate) async fn run(args: &FormatArgs, as_json: bool) -> Outcome {
             return Err(error.into());
         }
     };
-    let report = Report {
-        name: superblock.name,
-        uuid: superblock.uuid,
-        meta_url: store::shown(&args.connect.meta_url),
-        bucket: superblock.bucket,
-        block_size: superblock.block_size,
-        inline_max: superblock.inline_max,
-        inline_budget: superblock.inline_budget,
-        durability: info.durability,
-        server: info.server,
-    };
-    out::report(as_json, &report, show)
+    out::report(as_json, &Report::new(&superblock, args, &info), show)
 }
 
 /// A marker of another file system may be all that is left of it.

@@ -44,6 +44,7 @@ const STEPS: &[Step<Context>] = &[
     Step::vital("setup", install),
     Step::new("fmt", cargo::fmt),
     Step::new("clippy", cargo::clippy),
+    Step::new("chart", chart),
     Step::vital("build", cargo::build),
     Step::new("rust-tests", cargo::nextest),
     Step::new("csi-sanity-redis-s3", csi_sanity::on_redis_s3),
@@ -56,7 +57,7 @@ const STEPS: &[Step<Context>] = &[
     Step::new("fsx-embedded", fsx::on_embedded),
 ];
 
-const QUICK: [&str; 4] = ["setup", "fmt", "clippy", "rust-tests"];
+const QUICK: [&str; 5] = ["setup", "fmt", "clippy", "chart", "rust-tests"];
 
 /// Runs the steps; says whether all went well.
 pub(crate) fn test(root: PathBuf, arguments: &TestArgs) -> Result<bool> {
@@ -97,4 +98,8 @@ fn choose(arguments: &TestArgs) -> (Vec<Step<Context>>, Option<String>) {
 fn install(context: &Context) -> Result<Tally> {
     setup(&context.root, Scope::Tests)?;
     Ok(Tally::one())
+}
+
+fn chart(context: &Context) -> Result<Tally> {
+    crate::chart::check(&context.root)
 }

@@ -167,7 +167,7 @@ async fn lives_and_dies(mut driver: Driver) {
 /// Parts as ClickHouse makes them, until told to stop: two files in a temporary directory, then one rename.
 fn write_parts(pod: PathBuf, stop: Arc<AtomicBool>) -> std::thread::JoinHandle<u64> {
     std::thread::spawn(move || {
-        let mut n = 0;
+        let mut n = 0_u64;
         while !stop.load(Ordering::SeqCst) {
             let tmp = pod.join(format!("tmp_{n}"));
             std::fs::create_dir(&tmp).unwrap();
@@ -205,7 +205,7 @@ async fn copies_hold_the_bytes_of_their_moment(fs: &FileSystem, mut driver: Driv
     let volume = driver.create("origin").await;
     driver.publish(&volume, "a").await;
     let pod = driver.path("pods/a");
-    let first: Vec<u8> = (0..5_000_000_u32).map(|n| (n * 7 >> 3) as u8).collect();
+    let first: Vec<u8> = (0..5_000_000_u32).map(|n| ((n * 7) >> 3) as u8).collect();
     std::fs::write(pod.join("big"), &first).unwrap();
     std::fs::write(pod.join("small"), "before").unwrap();
     std::fs::hard_link(pod.join("small"), pod.join("linked")).unwrap();

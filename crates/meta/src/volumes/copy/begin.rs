@@ -102,7 +102,7 @@ impl Client {
         let before = Scanner(self).record(target.key()).await?;
         if let Some(bytes) = &before {
             let there = target.decode_like(bytes)?;
-            let Some(job) = there.job().filter(|_| there.source() == target.source()) else {
+            let Some(job) = there.job().filter(|_| there.is_asked_by(&target)) else {
                 return Ok(Err(there));
             };
             let alive = Scanner(self).alive().await?.contains(&job.session);

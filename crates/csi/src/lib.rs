@@ -14,8 +14,8 @@
 //! 5. **Errors are read in `kubectl describe`**: [`CsiError`] says what, to what and what next, and one table maps it to
 //!    gRPC codes (`status`). Secrets are in no message, log or command line ([`address`]).
 //!
-//! The two sides it needs are traits: [`store::FileSystems`] opens registries, [`MountLauncher`] serves file systems on
-//! the node. A binary makes a [`Config`] of them and calls [`serve`]:
+//! The sides it needs are traits: [`store::FileSystems`] opens registries, [`MountLauncher`] serves file systems on the
+//! node, and [`Claims`] reads labels for path patterns where there is somebody to ask. A binary makes a [`Config`] of them and calls [`serve`]:
 //!
 //! ```no_run
 //! # async fn example(

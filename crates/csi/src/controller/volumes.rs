@@ -189,14 +189,8 @@ pub(super) fn bytes(capacity: u64) -> i64 {
 
 /// Whether the registered volume is what a request for the same name asks for.
 fn same_as_asked(record: &VolumeRecord, new: &NewVolume, capacity: Capacity) -> Result<(), CsiError> {
-    match record.state {
-        VolumeState::Ready => {}
-        VolumeState::Copying => {
-            return Err(CsiError::Busy(format!("volume {}, which is being copied", record.id)));
-        }
-        VolumeState::Deleting => {
-            return Err(CsiError::Busy(format!("volume {}, which is being deleted", record.id)));
-        }
+    if record.state == VolumeState::Deleting {
+        return Err(CsiError::Busy(format!("volume {}, which is being deleted", record.id)));
     }
     let fits = capacity.is_met_by(record.capacity) || (new.adopt && capacity.is_within(record.capacity));
     let difference = if !fits {
@@ -208,6 +202,8 @@ fn same_as_asked(record: &VolumeRecord, new: &NewVolume, capacity: Capacity) -> 
         format!("its source is {}, asked is {}", source::told(&record.source), source::told(&new.source))
     } else if record.name != new.name {
         format!("it is called {:?}", record.name)
+    } else if record.state == VolumeState::Copying {
+        return Err(CsiError::Busy(format!("volume {}, which is being copied", record.id)));
     } else {
         return Ok(());
     };

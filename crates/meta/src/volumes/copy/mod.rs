@@ -16,8 +16,9 @@
 //! - `plan`: what a directory of the source holds, read without standing in anybody's watcher list;
 //! - `piece`: a list of things to make, as one commit;
 //! - `walk`: the tree, directory by directory;
-//! - `job`: the record's life: begin, take over, finish, give up.
+//! - `begin` and `job`: the record's life: begin or take over, finish, give up.
 
+mod begin;
 mod job;
 mod piece;
 mod plan;

@@ -3,7 +3,7 @@
 use super::super::create::check_id;
 use super::super::{NewVolume, VolumeError};
 use super::SNAPSHOTS;
-use super::job::{entry_name, throw_away};
+use super::begin::{Origin, entry_name, throw_away};
 use super::target::Target;
 use crate::client::Client;
 use crate::jobs::Scanner;
@@ -95,12 +95,7 @@ impl Client {
         }
     }
 
-    async fn copied(
-        &self,
-        target: Target,
-        origin: &super::job::Origin,
-        limits: Limits,
-    ) -> Result<Target, VolumeError> {
+    async fn copied(&self, target: Target, origin: &Origin, limits: Limits) -> Result<Target, VolumeError> {
         match self.begin_copy(target, origin, limits).await? {
             Err(there) => Ok(there),
             Ok(job) => job.copy(origin).await,

@@ -3,7 +3,7 @@
 use super::super::VolumeError;
 use crate::store::Key;
 use bytes::Bytes;
-use carafe_types::record::{CopyJob, CopySource, SnapshotRecord, VolumeRecord, VolumeState};
+use carafe_types::record::{CopyJob, SnapshotRecord, VolumeRecord, VolumeState};
 use carafe_types::{InodeNo, QuotaId};
 use std::collections::BTreeMap;
 
@@ -83,10 +83,16 @@ impl Target {
         }
     }
 
-    pub(super) fn source(&self) -> Option<CopySource> {
-        match self {
-            Self::Volume(record) => record.source.clone(),
-            Self::Snapshot(record) => Some(CopySource::Volume(record.source.clone())),
+    /// Whether a request for `new` is one for this: what is taken over must be what was begun.
+    pub(super) fn is_asked_by(&self, new: &Target) -> bool {
+        match (self, new) {
+            (Self::Volume(there), Self::Volume(new)) => {
+                there.source == new.source
+                    && there.capacity == new.capacity
+                    && there.parameters == new.parameters
+            }
+            (Self::Snapshot(there), Self::Snapshot(new)) => there.source == new.source,
+            _ => false,
         }
     }
 }

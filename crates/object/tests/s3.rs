@@ -125,7 +125,8 @@ async fn an_endpoint_that_does_not_answer_fails_the_check_in_time() {
         closed.local_addr().unwrap()
     };
     for address in [refused, silent.local_addr().unwrap()] {
-        let bucket = Bucket::open("s3://b", &options(&format!("http://{address}"), S3Keys::writer())).unwrap();
+        let bucket =
+            Bucket::open("s3://b", &options(&format!("http://{address}"), S3Keys::writer())).unwrap();
         let start = Instant::now();
         let e = bucket.check().await.unwrap_err();
         assert!(matches!(e, ObjectError::Unreachable { .. }), "{e}");

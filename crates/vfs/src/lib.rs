@@ -36,6 +36,7 @@ mod quotas;
 mod read;
 mod recover;
 mod remote;
+mod rooms;
 mod space;
 mod stats;
 mod vfs;

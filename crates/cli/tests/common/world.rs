@@ -186,7 +186,8 @@ impl<'a> World<'a> {
                 let reference = on_reference.run(op);
                 let mut mount = on_mount.run(op);
                 if self.mounts.len() > 1 && matches!((op, &mount), (Op::Rename { .. }, Err(Errno::STALE))) {
-                    let look = |path| statat(on_mount.root, &*expand(path), AtFlags::SYMLINK_NOFOLLOW).is_ok();
+                    let look =
+                        |path| statat(on_mount.root, &*expand(path), AtFlags::SYMLINK_NOFOLLOW).is_ok();
                     let found = op.paths().into_iter().filter(|path| look(path)).count();
                     self.tally.entry(format!("ESTALE, {found} names found")).or_default()[1] += 1;
                     mount = self.sides(via, shared)[1].run(op);

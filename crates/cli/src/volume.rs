@@ -39,7 +39,7 @@ pub(crate) struct VolumeArgs {
     pub(crate) close_sync: bool,
 
     /// Objects that are uploaded at once
-    #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=256))]
+    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(crate) upload_parallel: u16,
 
     /// Accept a metadata store that keeps nothing over a restart

@@ -4,12 +4,13 @@
 //!    thread. What has to wait moves to the runtime, and the thread reads the next request. So a handful of threads serve
 //!    any number of waiting requests.
 //! 2. The thread stands in the runtime's context while it polls, so that timers and tasks find their runtime.
+//!    While it polls it may wait for a moment, so that a store nearby costs no hop either ([`brief`]).
 //! 3. A panic in a call costs that call (it gets EIO) and not the thread: with its threads gone, a mount would hang.
 
 use crate::attr::Nodes;
 use crate::control::Control;
 use crate::killed::{Waiting, Waits};
-use crate::vfs::{Ctx, Vfs};
+use crate::vfs::{Ctx, Vfs, brief};
 use carafe_types::{EntryName, FsError, FsResult, InodeNo};
 use fuser::{INodeNo, Request};
 use std::ffi::OsStr;
@@ -63,7 +64,7 @@ impl Adapter {
         let _context = self.runtime.enter();
         // Nobody needs to be woken by this poll: a runtime polls what it is given, and that poll leaves the real waker.
         let mut nobody = Context::from_waker(Waker::noop());
-        match catch_unwind(AssertUnwindSafe(|| work.as_mut().poll(&mut nobody))) {
+        match catch_unwind(AssertUnwindSafe(|| brief::allow(|| work.as_mut().poll(&mut nobody)))) {
             Ok(Poll::Ready(())) => {}
             Ok(Poll::Pending) => {
                 let waits = wait();

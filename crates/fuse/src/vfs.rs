@@ -2,5 +2,5 @@
 
 pub(crate) use carafe_vfs::{
     Ctx, DirItem, DirPage, Entry, Falloc, Invalidate, LockRequest, Lookup, NewNode, Opened, RenameMode,
-    SeekWhence, SetAttr, StatFs, Vfs, XattrMode,
+    SeekWhence, SetAttr, StatFs, Vfs, XattrMode, brief,
 };

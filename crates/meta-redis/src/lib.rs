@@ -17,8 +17,10 @@
 
 mod barrier;
 mod commit;
+mod driver;
 mod fault;
 mod info;
+mod lane;
 mod link;
 mod load;
 mod messages;

@@ -4,21 +4,47 @@
 //! that met a broken connection is sent again and says so ([`Sent::again`]), so that a commit can ask for the reply that
 //! the server has kept.
 
+use crate::driver::Driver;
 use crate::fault::Fault;
+use crate::lane::{Lanes, Spot, Stream};
 use crate::script::Request;
 use crate::target::{Patience, Target};
+use carafe_meta::brief;
 use carafe_meta::store::StoreError;
 use parking_lot::Mutex;
 use redis::aio::MultiplexedConnection;
-use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisError, Value};
+use redis::{AsyncConnectionConfig, Cmd, ConnectionAddr, Pipeline, RedisError, RedisResult, Value};
+use std::io;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
 
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 struct Current {
     epoch: u64,
-    connection: Option<MultiplexedConnection>,
+    connection: Option<Connection>,
+}
+
+/// A queue of requests to the server, who empties it, and lanes beside it. Under TLS the crate's own task empties it, and there are
+/// no lanes.
+#[derive(Clone)]
+struct Connection {
+    queue: MultiplexedConnection,
+    driver: Option<Arc<Driver>>,
+    lanes: Option<Arc<Lanes>>,
+}
+
+impl Connection {
+    /// The result of `call`, a request through the queue.
+    async fn carry<T>(driver: Option<Arc<Driver>>, call: impl Future<Output = T>) -> T {
+        match driver {
+            Some(driver) => driver.carry(call).await,
+            None => call.await,
+        }
+    }
 }
 
 /// The connection to the server.
@@ -172,16 +198,25 @@ impl Link {
     }
 
     async fn once(&self, cmd: &Cmd, timeout: Duration) -> Result<Value, Fault> {
-        let (epoch, mut connection) = self.connection().await?;
-        connection.set_response_timeout(timeout);
-        let result = connection.send_packed_command(cmd).await.and_then(Value::extract_error);
+        let (epoch, Connection { mut queue, driver, lanes }) = self.connection().await?;
+        let lanes = lanes.filter(|_| brief::is_allowed());
+        let asked = lanes.and_then(|lanes| lanes.ask(&cmd.get_packed_command()).map(|spot| (lanes, spot)));
+        let result = match asked {
+            Some((_, Spot::Answer(result))) => result,
+            Some((lanes, Spot::Late(late))) => lanes.finish(late, timeout).await,
+            None => {
+                queue.set_response_timeout(timeout);
+                Connection::carry(driver, queue.send_packed_command(cmd)).await
+            }
+        };
+        let result = result.and_then(Value::extract_error);
         result.map_err(|e| self.settle(epoch, &e))
     }
 
     async fn once_all(&self, pipe: &Pipeline, count: usize, timeout: Duration) -> Result<Vec<Value>, Fault> {
-        let (epoch, mut connection) = self.connection().await?;
-        connection.set_response_timeout(timeout);
-        let result = connection.send_packed_commands(pipe, 0, count).await;
+        let (epoch, Connection { mut queue, driver, .. }) = self.connection().await?;
+        queue.set_response_timeout(timeout);
+        let result = Connection::carry(driver, queue.send_packed_commands(pipe, 0, count)).await;
         let result = result.and_then(|values| values.into_iter().map(Value::extract_error).collect());
         result.map_err(|e| self.settle(epoch, &e))
     }
@@ -202,12 +237,12 @@ impl Link {
         }
     }
 
-    fn standing(&self) -> Option<(u64, MultiplexedConnection)> {
+    fn standing(&self) -> Option<(u64, Connection)> {
         let current = self.current.lock();
         current.connection.as_ref().map(|c| (current.epoch, c.clone()))
     }
 
-    async fn connection(&self) -> Result<(u64, MultiplexedConnection), Fault> {
+    async fn connection(&self) -> Result<(u64, Connection), Fault> {
         if let Some(standing) = self.standing() {
             return Ok(standing);
         }
@@ -215,14 +250,59 @@ impl Link {
         if let Some(standing) = self.standing() {
             return Ok(standing);
         }
-        let config = AsyncConnectionConfig::new()
-            .set_connection_timeout(Some(self.patience.connect))
-            .set_response_timeout(Some(self.patience.response));
-        let made = self.target.client.get_multiplexed_async_connection_with_config(&config).await;
-        let made = made.map_err(|e| Fault::of(&e, &self.target.address))?;
+        let made = self.connect().await.map_err(|e| Fault::of(&e, &self.target.address))?;
         let mut current = self.current.lock();
         current.epoch += 1;
         current.connection = Some(made.clone());
         Ok((current.epoch, made))
     }
+
+    async fn connect(&self) -> RedisResult<Connection> {
+        let config = AsyncConnectionConfig::new()
+            .set_connection_timeout(Some(self.patience.connect))
+            .set_response_timeout(Some(self.patience.response));
+        let client = &self.target.client;
+        let address = client.get_connection_info().addr().clone();
+        let made = async {
+            match reach(&address).await? {
+                Some(Stream::Tcp(stream)) => self.over(stream, config).await,
+                Some(Stream::Unix(stream)) => self.over(stream, config).await,
+                None => {
+                    let queue = client.get_multiplexed_async_connection_with_config(&config).await?;
+                    Ok(Connection { queue, driver: None, lanes: None })
+                }
+            }
+        };
+        let late = |_| io::Error::new(io::ErrorKind::TimedOut, "the connection is not made in time");
+        tokio::time::timeout(self.patience.connect, made).await.map_err(late)?
+    }
+
+    async fn over<S>(&self, stream: S, config: AsyncConnectionConfig) -> RedisResult<Connection>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let info = self.target.client.get_connection_info();
+        let settings = info.redis_settings();
+        let (queue, work) = MultiplexedConnection::new_with_config(settings, stream, config).await?;
+        let lanes = Lanes::new();
+        let address = info.addr().clone();
+        lanes.open(settings.clone(), move || {
+            let address = address.clone();
+            async move { reach(&address).await?.ok_or_else(|| io::Error::other("no plain connection")) }
+        });
+        Ok(Connection { queue, driver: Some(Driver::start(work)), lanes: Some(lanes) })
+    }
+}
+
+/// A plain connection to `address`; `None` where TLS is wanted.
+async fn reach(address: &ConnectionAddr) -> io::Result<Option<Stream>> {
+    Ok(match address {
+        ConnectionAddr::Tcp(host, port) => {
+            let stream = TcpStream::connect((host.as_str(), *port)).await?;
+            stream.set_nodelay(true)?;
+            Some(Stream::Tcp(stream))
+        }
+        ConnectionAddr::Unix(path) => Some(Stream::Unix(UnixStream::connect(path).await?)),
+        _ => None,
+    })
 }

@@ -16,6 +16,7 @@ use carafe_meta::store::{
     Allocation, Commit, Key, LoadRequest, Loaded, Message, MetaStore, NewSession, Outcome, QuotaState,
     Renewal, ScanPage, ScanRequest, SessionInfo, SessionRef, StoreError, StoreInfo, WatchChange, WatchKey,
 };
+use carafe_meta::to_end::to_end;
 use carafe_types::record::Superblock;
 use carafe_types::{QuotaId, SessionNo};
 use parking_lot::Mutex;
@@ -24,6 +25,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::mpsc::UnboundedReceiver;
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -309,8 +311,8 @@ impl MetaStore for RedisStore {
         let encoded = commit::encode(&self.shared.names, session, &local.who, commit);
         let shared = Arc::clone(&self.shared);
         // A caller that goes away must not leave a slot with an unknown end.
-        let task = tokio::spawn(async move { shared.commit(&local, encoded).await });
-        task.await.map_err(|e| StoreError::Engine(format!("a commit ended badly: {e}")))?
+        let work = to_end(Handle::current(), async move { shared.commit(&local, encoded).await });
+        work.await.map_err(|_| StoreError::Engine("a commit ended in a panic".to_owned()))?
     }
 
     async fn watch(&self, session: &SessionRef, changes: &[(WatchKey, WatchChange)]) -> Result<()> {

@@ -10,6 +10,7 @@
 //! The exact model is `docs/metadata.md`; the encodings are in `carafe-types`.
 
 pub mod apply;
+pub mod brief;
 mod cache;
 mod client;
 #[cfg(feature = "conformance")]
@@ -26,6 +27,7 @@ mod ops;
 mod quota;
 mod session;
 pub mod store;
+pub mod to_end;
 mod tx;
 pub mod volumes;
 

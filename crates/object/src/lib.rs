@@ -32,7 +32,8 @@ pub use bucket::Bucket;
 pub use client::{ByteRange, ListStream, Listed, ObjectClient, Verb};
 pub use error::{ObjectError, Result};
 pub use frames::{
-    BlockTrailer, FRAME_DATA, decode_chunks, decode_range, decode_trailer, encode_block, object_range_for,
+    BlockTrailer, FRAME_DATA, decode_chunks, decode_range, decode_trailer, encode_block, encode_block_with,
+    object_range_for,
 };
 pub use keys::{ObjectId, Part, parse_key};
 pub use marker::FsMarker;

@@ -36,12 +36,13 @@ mod quotas;
 mod read;
 mod recover;
 mod remote;
+mod rooms;
 mod space;
 mod stats;
 mod vfs;
 mod write;
 
-pub use carafe_meta::{Ctx, Falloc, NewNode, RenameMode, SetAttr, StatFs, XattrMode};
+pub use carafe_meta::{Ctx, Falloc, NewNode, RenameMode, SetAttr, StatFs, XattrMode, brief};
 pub use coherence::Invalidate;
 pub use dirs::{DirItem, DirPage};
 pub use locks::LockRequest;

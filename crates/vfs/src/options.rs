@@ -50,14 +50,14 @@ impl VfsOptions {
             bucket,
             boot_id,
             close_sync: false,
-            upload_parallel: 8,
+            upload_parallel: 20,
             patience: Duration::from_secs(600),
             flush_delay: Duration::from_secs(1),
             open_flush_delay: Duration::from_secs(30),
             small_bytes_max: 32 << 20,
             spill_bytes: 128 << 10,
-            readahead_bytes: 16 << 20,
-            fetch_bytes_max: 48 << 20,
+            readahead_bytes: 32 << 20,
+            fetch_bytes_max: 64 << 20,
             memory_bytes: 64 << 20,
         }
     }

@@ -3,10 +3,14 @@
 //! The one place that knows how a slice lies in objects: blocks of one size, or a pack.
 
 use crate::dirty::SliceBuf;
+use crate::rooms::Rooms;
 use bytes::Bytes;
+use carafe_cache::CacheError;
 use carafe_meta::Client;
 use carafe_object::client::DELETE_BATCH;
-use carafe_object::{BlockTrailer, Bucket, MemberInfo, ObjectError, ObjectId, PackBuilder, encode_block};
+use carafe_object::{
+    BlockTrailer, Bucket, MemberInfo, ObjectError, ObjectId, PackBuilder, encode_block_with,
+};
 use carafe_types::record::ExtentKind;
 use carafe_types::{FsError, FsResult, Generation, InodeNo, SessionNo, SessionUuid};
 use parking_lot::RwLock;
@@ -33,13 +37,21 @@ pub(crate) struct Remote {
     meta: Arc<Client>,
     generation: Generation,
     block_size: u64,
+    rooms: Rooms,
     uuids: RwLock<HashMap<SessionNo, SessionUuid>>,
 }
 
 impl Remote {
-    pub(crate) fn new(bucket: Bucket, meta: Arc<Client>) -> Self {
+    /// `uploads` blocks are on their way at once.
+    pub(crate) fn new(bucket: Bucket, meta: Arc<Client>, uploads: usize) -> Self {
         let block_size = u64::from(meta.superblock().block_size);
-        Remote { bucket, generation: meta.session().generation, block_size, meta, uuids: RwLock::default() }
+        let generation = meta.session().generation;
+        Remote { bucket, generation, block_size, meta, rooms: Rooms::new(uploads), uuids: RwLock::default() }
+    }
+
+    /// Gives the memory of uploads back if there are none.
+    pub(crate) fn maintain(&self) {
+        self.rooms.maintain();
     }
 
     /// Bytes of a block.
@@ -68,14 +80,17 @@ impl Remote {
         self.bucket.put(&id.key(), object).await
     }
 
-    /// The object of a block of a slice of this session. `of`: the inode, and where in the file the block begins.
+    /// The object of a block of a slice of this session, read from the slice with every frame checked. `of`: the inode, and
+    /// where in the file the block begins.
+    ///
+    /// # Errors
+    /// What the cache does not give back.
     pub(crate) fn block(
         &self,
         slice: &SliceBuf,
         index: u64,
-        payload: &[u8],
         of: (InodeNo, u64),
-    ) -> (ObjectId, Bytes) {
+    ) -> Result<(ObjectId, Bytes), CacheError> {
         let trailer = BlockTrailer {
             session: slice.session,
             n: slice.id.n,
@@ -84,7 +99,12 @@ impl Remote {
             inode: of.0,
             file_offset: of.1,
         };
-        (trailer.id(), encode_block([payload], &trailer))
+        let range = slice.block_range(index);
+        let len = range.end - range.start;
+        // A frame at a time: a writer of this slice waits for no more than that.
+        let fill = |at, frame: &mut [u8]| slice.read(range.start + at, frame, true);
+        let object = encode_block_with(len, &trailer, self.rooms.take(), fill)?;
+        Ok((trailer.id(), self.rooms.bytes(object)))
     }
 
     /// Deletes blocks of a slice that no record names.

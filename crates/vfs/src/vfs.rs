@@ -14,6 +14,7 @@ use crate::places::Places;
 use crate::quotas::Quotas;
 use crate::read::Fetcher;
 use crate::remote::Remote;
+use crate::rooms::Rooms;
 use crate::stats::{Counter, Counters, VfsStats};
 use bytes::Bytes;
 use carafe_cache::{CacheError, SliceKey};
@@ -24,6 +25,9 @@ use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::sync::Semaphore;
+
+/// Rooms kept for answers to large reads: about as many as the kernel has under way.
+const ANSWERS: usize = 8;
 
 /// Why a mount does not start.
 #[derive(Debug, thiserror::Error)]
@@ -87,6 +91,8 @@ pub struct Vfs {
     pub(crate) local: Arc<Local>,
     pub(crate) log: Log,
     pub(crate) fetcher: Arc<Fetcher>,
+    /// Where answers to large reads are put together.
+    pub(crate) answers: Rooms,
     /// Objects on their way to the bucket.
     pub(crate) uploads: Semaphore,
     pub(crate) gathering: Gathering,
@@ -121,7 +127,7 @@ impl Vfs {
     /// # Errors
     /// [`VfsError`].
     pub async fn new(meta: Arc<Client>, o: VfsOptions) -> Result<Arc<Vfs>, VfsError> {
-        let remote = Arc::new(Remote::new(o.bucket.clone(), meta.clone()));
+        let remote = Arc::new(Remote::new(o.bucket.clone(), meta.clone(), o.upload_parallel));
         let local = Arc::new(Local::new(&o));
         let left = crate::recover::look(&meta, &o)?;
         let quota = meta.quota_of(InodeNo::ROOT).await?;
@@ -129,6 +135,7 @@ impl Vfs {
             me: me.clone(),
             fetcher: Fetcher::new(remote.clone(), local.clone(), o.fetch_bytes_max),
             log: left.log,
+            answers: Rooms::new(ANSWERS),
             uploads: Semaphore::new(o.upload_parallel.max(1)),
             gathering: Gathering::default(),
             sweep: Arc::default(),

@@ -36,6 +36,9 @@ pub(crate) enum Body {
     Names(BTreeMap<EntryName, Known<Target>>),
 }
 
+/// What a value and its place take in memory.
+const USUAL_BYTES: usize = 256;
+
 /// The most names that are kept of a directory that is not known as a whole, when more come along unasked.
 const NAMES_KEPT: usize = 8192;
 
@@ -86,6 +89,8 @@ pub(crate) struct Entry {
     pub(crate) skipped: u64,
     /// The tick of the last use.
     pub(crate) used: u64,
+    /// What its long values weigh beyond one each: inline content is twenty times as long as an inode.
+    heavy: usize,
     pub(crate) body: Body,
     tombs: Vec<Tomb>,
 }
@@ -105,6 +110,7 @@ impl Entry {
             stretches: Vec::new(),
             skipped: 0,
             used: 0,
+            heavy: 0,
             body,
             tombs: Vec::new(),
         }
@@ -122,6 +128,11 @@ impl Entry {
             Body::Bucket(m) => m.len(),
             Body::Names(m) => m.len(),
         }
+    }
+
+    /// What it takes of the memory for records, in values of usual length.
+    pub(crate) fn weight(&self) -> usize {
+        self.len() + self.heavy + 1
     }
 
     /// Whether what is not there is known to be absent.
@@ -214,7 +225,9 @@ impl Entry {
         if value.is_none() {
             self.tombs.push(Tomb::Record(key.clone()));
         }
-        map.insert(key.clone(), Known { value, seq });
+        self.heavy += beyond_one(value.as_ref());
+        let old = map.insert(key.clone(), Known { value, seq });
+        self.heavy -= beyond_one(old.and_then(|o| o.value).as_ref());
     }
 
     /// Adds to a number kept as text. Its place in the order stays that of the last full value, so that additions may
@@ -252,8 +265,11 @@ impl Entry {
 
     /// A record as read at `seq`, unless something is known already.
     pub(crate) fn learn_record(&mut self, key: &Key, value: Option<Bytes>, seq: u64) {
-        if let Body::Bucket(map) = &mut self.body {
-            map.entry(key.clone()).or_insert(Known { value, seq });
+        if let Body::Bucket(map) = &mut self.body
+            && let std::collections::hash_map::Entry::Vacant(place) = map.entry(key.clone())
+        {
+            self.heavy += beyond_one(value.as_ref());
+            place.insert(Known { value, seq });
         }
     }
 
@@ -278,6 +294,11 @@ impl Entry {
     pub(crate) fn has_tombs(&self) -> bool {
         !self.tombs.is_empty()
     }
+}
+
+/// What a value weighs more than one of usual length.
+fn beyond_one(value: Option<&Bytes>) -> usize {
+    value.map_or(0, Bytes::len) / USUAL_BYTES
 }
 
 fn is_grave<T>(known: Option<&Known<T>>) -> bool {

@@ -309,7 +309,7 @@ impl Cache {
         let mut candidates: Vec<(u64, usize, WatchKey)> = Vec::new();
         let mut total = 0;
         for (key, e) in &self.entries {
-            let weight = e.len() + 1;
+            let weight = e.weight();
             total += weight;
             if !free(key) || dead.contains(key) {
                 continue;

@@ -12,7 +12,7 @@ pub struct ClientOptions {
     pub role: String,
     /// A session to resume, from the journal of a daemon that died. `None`: a new one.
     pub uuid: Option<SessionUuid>,
-    /// About how many records and names are kept in memory; one costs about 150 bytes.
+    /// About how many records and names of usual length are kept in memory; one costs about 250 bytes, longer ones weigh more.
     pub cache_records: usize,
     /// Every change fails with EROFS.
     pub read_only: bool,
@@ -28,7 +28,7 @@ impl Default for ClientOptions {
         ClientOptions {
             role: "client".to_owned(),
             uuid: None,
-            cache_records: 1_000_000,
+            cache_records: 250_000,
             read_only: false,
             allow_volatile: false,
             delete_after: Duration::from_secs(3600),

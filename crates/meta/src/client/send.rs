@@ -4,6 +4,7 @@ use super::drive::Pace;
 use super::{Client, Granted, How, PATIENCE, is_passing};
 use crate::cache::{Cache, Sent, keys_of};
 use crate::store::{Check, Commit, Done, Failed, Fresh, Outcome, StoreError, WatchKey, Write};
+use crate::to_end::to_end;
 use carafe_types::InodeNo;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use tokio::sync::OwnedMutexGuard;
 type Answer = Result<(Outcome, Commit, Granted), StoreError>;
 
 impl Client {
-    /// Commits on a task of its own: half of it must not be left behind when a caller is dropped.
+    /// Commits, to the end: half of it must not be left behind when a caller is dropped.
     pub(crate) async fn commit(
         &self,
         commit: Commit,
@@ -21,13 +22,13 @@ impl Client {
         hold: Option<Arc<OwnedMutexGuard<()>>>,
     ) -> Answer {
         let me = self.strong();
-        let task = self.handle.spawn(async move {
+        let work = to_end(self.handle.clone(), async move {
             let answer = me.commit_here(commit, used).await;
             me.removal_decided(&removing);
             drop(hold);
             answer
         });
-        task.await.unwrap_or_else(|e| Err(StoreError::Engine(format!("a commit was cut off: {e}"))))
+        work.await.unwrap_or_else(|_| Err(StoreError::Engine("a commit was cut off by a panic".to_owned())))
     }
 
     async fn commit_here(&self, commit: Commit, used: Vec<WatchKey>) -> Answer {

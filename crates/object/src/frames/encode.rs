@@ -21,6 +21,44 @@ pub fn encode_block<'a>(
     Bytes::from(object)
 }
 
+/// As [`encode_block`], for a payload of `len` bytes that still lies elsewhere: `fill` gets a place in the payload and the room of one
+/// frame, and puts the bytes there. So they are moved once, and the checksum finds them in the processor's cache.
+///
+/// `room` is used for the object if it is large enough; whatever is in it is lost.
+///
+/// # Errors
+/// The first one of `fill`.
+pub fn encode_block_with<E>(
+    len: u64,
+    trailer: &BlockTrailer,
+    mut room: Vec<u8>,
+    mut fill: impl FnMut(u64, &mut [u8]) -> Result<(), E>,
+) -> Result<Vec<u8>, E> {
+    let id = trailer.id();
+    let frames = frames_len(len) as usize;
+    // Not cleared before: every byte below is written, and clearing 4 MiB takes as long as checking them.
+    room.resize(frames + super::BLOCK_TRAILER_LEN, 0);
+    let mut at = 0;
+    for (index, frame) in room[..frames].chunks_mut((FRAME_HEAD + FRAME_DATA) as usize).enumerate() {
+        let data = &mut frame[FRAME_HEAD as usize..];
+        fill(at, data)?;
+        at += data.len() as u64;
+        seal_frame(frame, id.seed(), index as u32);
+    }
+    room[frames..].copy_from_slice(&trailer.encode(len));
+    Ok(room)
+}
+
+/// Fills in the head of a frame. The checksum goes over everything behind it.
+fn seal_frame(frame: &mut [u8], seed: u32, index: u32) {
+    let data_len = (frame.len() - FRAME_HEAD as usize) as u32;
+    frame[4..8].copy_from_slice(&data_len.to_le_bytes());
+    frame[8..12].copy_from_slice(&index.to_le_bytes());
+    frame[12..16].copy_from_slice(&[FRAME_VERSION, 0, 0, 0]);
+    let crc = crc32c::crc32c_append(seed, &frame[4..]);
+    frame[..4].copy_from_slice(&crc.to_le_bytes());
+}
+
 /// Cuts what is written to it into frames.
 #[derive(Debug)]
 pub(crate) struct FrameWriter {
@@ -73,16 +111,10 @@ impl FrameWriter {
         self.out
     }
 
-    /// Fills in the head of the open frame. The checksum goes over everything behind it.
+    /// Fills in the head of the open frame.
     fn seal(&mut self) {
         let Some(head) = self.open.take() else { return };
-        let data_len = (self.out.len() - head - FRAME_HEAD as usize) as u32;
-        let frame = &mut self.out[head..];
-        frame[4..8].copy_from_slice(&data_len.to_le_bytes());
-        frame[8..12].copy_from_slice(&self.index.to_le_bytes());
-        frame[12] = FRAME_VERSION;
-        let crc = crc32c::crc32c_append(self.seed, &frame[4..]);
-        frame[..4].copy_from_slice(&crc.to_le_bytes());
+        seal_frame(&mut self.out[head..], self.seed, self.index);
         self.index += 1;
     }
 }

@@ -21,7 +21,7 @@ mod trailer;
 
 pub use decode::{decode_block, decode_chunks, decode_range};
 pub(crate) use encode::FrameWriter;
-pub use encode::encode_block;
+pub use encode::{encode_block, encode_block_with};
 pub(crate) use trailer::refused;
 pub use trailer::{BLOCK_TRAILER_LEN, BlockTrailer, decode_trailer};
 

@@ -50,6 +50,24 @@ fn an_empty_payload_is_a_trailer_only() {
 }
 
 #[test]
+fn a_payload_that_is_fetched_frame_by_frame_gives_the_same_object() {
+    for len in [0, 1, 65_536, 65_537, 200_000] {
+        let whole = payload(len, 3);
+        let mut places = Vec::new();
+        // What an earlier object has left in the room must not be seen.
+        let room = vec![0xff; 150_000];
+        let object = encode_block_with(len as u64, &TRAILER, room, |at, data: &mut [u8]| {
+            places.push((at, data.len()));
+            data.copy_from_slice(&whole[at as usize..][..data.len()]);
+            Ok::<_, ()>(())
+        });
+        assert_eq!(Bytes::from(object.unwrap()), encode(&whole));
+        assert_eq!(places.iter().map(|p| p.1).sum::<usize>(), len);
+    }
+    assert_eq!(encode_block_with(1, &TRAILER, Vec::new(), |_, _| Err(7)), Err(7));
+}
+
+#[test]
 fn sizes_are_as_documented() {
     assert_eq!(encode(&payload(1, 0)).len(), 16 + 1 + 80);
     assert_eq!(encode(&payload(65_536, 0)).len(), 16 + 65_536 + 80);

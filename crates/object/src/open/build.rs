@@ -7,7 +7,7 @@
 
 use super::{BucketOptions, Location, Service};
 use crate::error::{ObjectError, Result};
-use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey};
+use object_store::aws::{AmazonS3Builder, AmazonS3ConfigKey, Checksum};
 use object_store::azure::MicrosoftAzureBuilder;
 use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::local::LocalFileSystem;
@@ -66,17 +66,17 @@ fn s3(bucket: &str, location: &Location, options: &BucketOptions) -> Result<Arc<
     }
     let address = builder.get_config_value(&AmazonS3ConfigKey::Endpoint).unwrap_or_default();
     let plain_http = address.starts_with("http://");
-    let store = builder
+    let builder = builder
         .with_bucket_name(bucket)
         .with_virtual_hosted_style_request(!path_style)
         .with_client_options(connections(plain_http))
-        // Under TLS nothing can change a body unseen, and hashing it would cost more than our own checksums. Over plain
-        // HTTP the signature of the body is the only thing that finds a bit flipped on the way in.
-        .with_unsigned_payload(!plain_http)
-        .with_retry(no_retry())
-        .build()
-        .map_err(|e| unusable(location, &e))?;
-    Ok(Arc::new(store))
+        // Not SHA-256 of each body, as its signature would be: that took 1 ms of processor for a MiB at the server (12.6
+        // instead of 11.6, SeaweedFS), and nearly as much here. Under TLS nothing can change a body unseen. Over plain HTTP
+        // a checksum goes along that costs next to nothing, for servers that check it.
+        .with_unsigned_payload(true)
+        .with_retry(no_retry());
+    let builder = if plain_http { builder.with_checksum_algorithm(Checksum::CRC64NVME) } else { builder };
+    Ok(Arc::new(builder.build().map_err(|e| unusable(location, &e))?))
 }
 
 /// The library wants the bucket in the host name already if it is to be there.

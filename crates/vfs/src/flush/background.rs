@@ -64,6 +64,8 @@ impl Vfs {
         let tick = self.sweep.tick.fetch_add(1, Relaxed);
         if tick % UPKEEP_TICKS == UPKEEP_TICKS - 1 {
             self.local.maintain();
+            self.remote.maintain();
+            self.answers.maintain();
         }
         if self.dirty.len() == 0 {
             return self.log.idle();

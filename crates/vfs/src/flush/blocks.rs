@@ -117,12 +117,7 @@ impl Vfs {
         let mut busy = Busy { slice, index, sent: false };
         let _turn = self.uploads.acquire().await;
         let range = slice.block_range(index);
-        let (id, object) = {
-            // Dropped before the upload: it would double the memory of everything that is on its way.
-            let mut payload = vec![0; (range.end - range.start) as usize];
-            slice.read(range.start, &mut payload, true).map_err(BlocksError::Lost)?;
-            self.remote.block(slice, index, &payload, of)
-        };
+        let (id, object) = self.remote.block(slice, index, of).map_err(BlocksError::Lost)?;
         let put = || self.remote.put(&id, object.clone());
         self.until(deadline, put).await.map_err(BlocksError::Bucket)?;
         self.counters.blocks.add(1);

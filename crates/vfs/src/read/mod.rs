@@ -30,6 +30,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Instant;
 
+/// Answers from this size on are made in rooms that are used again.
+const LARGE: usize = 128 << 10;
+
 /// What is left to read after the look under the lock, in order and without overlap.
 #[derive(Debug)]
 enum Rest {
@@ -120,7 +123,9 @@ impl Vfs {
             // Learns of a size that others have changed.
             self.window(node, offset).await?;
         }
-        let mut out = Vec::new();
+        let large = size >= LARGE;
+        let mut out = if large { self.answers.take() } else { Vec::new() };
+        out.clear();
         let rest = {
             let state = node.state();
             if let Some(e) = &state.lost {
@@ -138,7 +143,7 @@ impl Vfs {
                 Rest::Committed(from, to) => self.read_committed(node, from, &mut out[to], access).await?,
             }
         }
-        Ok(Bytes::from(out))
+        Ok(if large { self.answers.bytes(out) } else { Bytes::from(out) })
     }
 
     async fn read_committed(

@@ -17,6 +17,8 @@ use crate::fsbench::{self, BigFile, Budget, PART_FILES, SmallFiles};
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Setting {
     pub(crate) big_mib: u64,
+    /// Counts from 0. Each round has a directory of its own.
+    pub(crate) round: u32,
     /// Limit for one row.
     pub(crate) seconds: u64,
     pub(crate) clickhouse_rows: u64,
@@ -37,6 +39,15 @@ pub(crate) const GROUPS: &[Group] = &[
     Group { name: "memory", run: memory },
     Group { name: "clickhouse", run: clickhouse::rows },
 ];
+
+impl Setting {
+    /// A new directory of this round.
+    fn dir(&self, rival: &dyn Rival, name: &str) -> Result<std::path::PathBuf> {
+        let dir = rival.path().join(format!("{name}-{}", self.round));
+        std::fs::create_dir(&dir)?;
+        Ok(dir)
+    }
+}
 
 fn big(rival: &mut dyn Rival, _: &World, setting: &Setting) -> Result<Vec<Row>> {
     let file = BigFile::new(rival.path(), setting.big_mib);
@@ -70,7 +81,7 @@ fn forget(rival: &dyn Rival, file: &BigFile) -> Result<()> {
 }
 
 fn small(rival: &mut dyn Rival, _: &World, setting: &Setting) -> Result<Vec<Row>> {
-    let mut files = SmallFiles::new(rival.path())?;
+    let mut files = SmallFiles::new(&setting.dir(rival, "files")?)?;
     let budget = Budget::new(5_000, setting.seconds);
     let rate = |what: &str, rate: fsbench::Rate| Row::new(what, "per s", rate.per_second());
     let mut rows = vec![
@@ -95,8 +106,7 @@ fn small(rival: &mut dyn Rival, _: &World, setting: &Setting) -> Result<Vec<Row>
 }
 
 fn parts(rival: &mut dyn Rival, _: &World, setting: &Setting) -> Result<Vec<Row>> {
-    let dir = rival.path().join("parts");
-    std::fs::create_dir(&dir)?;
+    let dir = setting.dir(rival, "parts")?;
     rival.settle();
     rival.proxy().reset();
     let rate = fsbench::publish_parts(&dir, Budget::new(300, 2 * setting.seconds))?;
@@ -137,8 +147,7 @@ fn memory(rival: &mut dyn Rival, world: &World, setting: &Setting) -> Result<Vec
     rival.stop();
     let before = world.redis.info("used_memory")?;
     rival.start()?;
-    let dir = rival.path().join("many");
-    std::fs::create_dir(&dir)?;
+    let dir = setting.dir(rival, "many")?;
     let rate = fsbench::many_files(&dir, Budget::new(setting.memory_files, setting.memory_seconds))?;
     // What is closed need not be in the store yet: it is when the mount has ended.
     rival.stop();

@@ -17,7 +17,7 @@ use clap::Args;
 
 use crate::setup::{Scope, setup};
 use crate::{environment, sh};
-use groups::{GROUPS, Setting};
+use groups::{GROUPS, Group, Setting};
 use rival::{Carafe, JuiceFs, Rival, World};
 use table::Table;
 
@@ -36,6 +36,9 @@ pub(crate) struct BenchArgs {
     /// Only these systems: carafe, juicefs, juicefs-writeback.
     #[arg(long, value_delimiter = ',', default_value = "carafe,juicefs")]
     systems: Vec<String>,
+    /// How often each group is measured, in turn by each system and in changing order; the table has the medians.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=99))]
+    rounds: u32,
     /// Delay of each answer of the S3 server, in milliseconds.
     #[arg(long, default_value_t = 20)]
     delay_ms: u64,
@@ -63,15 +66,18 @@ pub(crate) fn bench(root: &Path, arguments: &BenchArgs) -> Result<()> {
     let mut rivals = rivals(&world, &arguments.systems)?;
     let mut table = Table::new(rivals.iter().map(|rival| rival.name().to_owned()).collect());
     for group in groups {
-        for (column, rival) in rivals.iter_mut().enumerate() {
-            eprintln!("{} on {}", group.name, rival.name());
-            rival.start()?;
-            let rows = (group.run)(rival.as_mut(), &world, &setting);
-            let resident = rival.resident_bytes();
-            rival.stop();
-            table.raise("daemon: resident memory", "MB", column, resident as f64 / 1e6);
-            for row in rows.with_context(|| format!("{} on {}", group.name, rival.name()))? {
-                table.put(row, column);
+        // Its tables and its state are of one round.
+        let rounds = if group.name == "clickhouse" { 1 } else { arguments.rounds };
+        for round in 0..rounds {
+            let mut order: Vec<usize> = (0..rivals.len()).collect();
+            if round % 2 == 1 {
+                order.reverse();
+            }
+            for column in order {
+                let rival = rivals[column].as_mut();
+                eprintln!("{} on {}, round {}", group.name, rival.name(), round + 1);
+                let setting = Setting { round, ..setting };
+                measure(group, rival, &world, &setting, &mut table, column)?;
             }
         }
     }
@@ -79,6 +85,25 @@ pub(crate) fn bench(root: &Path, arguments: &BenchArgs) -> Result<()> {
         println!("{}", table.json())
     } else {
         println!("{}", table.text())
+    }
+    Ok(())
+}
+
+fn measure(
+    group: &Group,
+    rival: &mut dyn Rival,
+    world: &World,
+    setting: &Setting,
+    table: &mut Table,
+    column: usize,
+) -> Result<()> {
+    rival.start()?;
+    let rows = (group.run)(rival, world, setting);
+    let resident = rival.resident_bytes();
+    rival.stop();
+    table.raise("daemon: resident memory", "MB", column, resident as f64 / 1e6);
+    for row in rows.with_context(|| format!("{} on {}", group.name, rival.name()))? {
+        table.put(row, column);
     }
     Ok(())
 }
@@ -95,6 +120,7 @@ fn setting(arguments: &BenchArgs) -> Setting {
     Setting {
         big_mib: if arguments.quick { 64 } else { 512 },
         seconds,
+        round: 0,
         clickhouse_rows: if arguments.quick { 200_000 } else { 2_000_000 },
         memory_files: arguments.files.unwrap_or(if arguments.quick { 1_000 } else { 20_000 }),
         memory_seconds: if arguments.files.is_some() { 3_600 } else { 6 * seconds },

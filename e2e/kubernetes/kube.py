@@ -41,7 +41,7 @@ def get(kind, name, namespace=None):
 def items(kind, namespace=None, selector=None):
     where = ["-n", namespace] if namespace else ["-A"]
     which = ["-l", selector] if selector else []
-    return json.loads(kubectl(*where, "get", kind, *which, "-o", "json"))["items"]
+    return json.loads(kubectl("get", kind, *where, *which, "-o", "json"))["items"]
 
 
 def exists(kind, name, namespace=None):

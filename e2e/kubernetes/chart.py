@@ -4,7 +4,7 @@ import glob
 import os
 
 import kube
-from bed import CHART, DRIVER, RELEASE, ROOT, SYSTEM
+from bed import CHART, DRIVER, MOUNTS, RELEASE, ROOT, SYSTEM
 from harness import scenario
 
 
@@ -13,6 +13,7 @@ def chart_objects(t):
     """Every object of six sets of values is taken by the API server; misspelt values are refused."""
     sets = sorted(glob.glob(os.path.join(CHART, "ci", "*.yaml")))
     t.check("there are six sets of values", len(sets) >= 6, len(sets))
+    kube.run(["kubectl", "create", "namespace", MOUNTS], check=False)  # there already with mount pods
     for number, values in enumerate(sets):
         said = kube.run(["helm", "template", f"set{number}", CHART, "-n", SYSTEM, "-f", values, "--api-versions", "snapshot.storage.k8s.io/v1"])
         taken = kube.kubectl("apply", "--dry-run=server", "-f", "-", text=said, seconds=90).splitlines()
@@ -44,7 +45,8 @@ def examples(t):
             text = "\n---".join(part for part in ("\n" + text).split("\n---") if "kind: ClickHouseInstallation" not in part)
         if not objects(text):
             continue
-        taken = kube.kubectl("-n", t.namespace, "apply", "--dry-run=server", "-f", "-", text=text).splitlines()
+        namespace = "default" if "namespace: default" in text else t.namespace
+        taken = kube.kubectl("-n", namespace, "apply", "--dry-run=server", "-f", "-", text=text).splitlines()
         t.check(f"{name}: every object is taken", len(taken) == len(objects(text)), f"{len(taken)} objects")
     with open(os.path.join(folder, "shared-volume.yaml"), encoding="utf-8") as file:
         text = file.read().replace("busybox:1.37", t.bed.images["shell"])

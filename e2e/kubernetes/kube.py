@@ -41,7 +41,7 @@ def get(kind, name, namespace=None):
 def items(kind, namespace=None, selector=None):
     where = ["-n", namespace] if namespace else ["-A"]
     which = ["-l", selector] if selector else []
-    return json.loads(kubectl(*where, "get", kind, *which, "-o", "json"))["items"]
+    return json.loads(kubectl("get", kind, *where, *which, "-o", "json"))["items"]
 
 
 def exists(kind, name, namespace=None):
@@ -55,9 +55,9 @@ def is_ready(pod):
 
 
 def events(namespace, name):
-    """What was said about an object, a line each."""
-    return kubectl("-n", namespace, "get", "events", f"--field-selector=involvedObject.name={name}", "--no-headers", check=False,
-                   seconds=20)
+    """What was said about an object, a line each: reason and message, without its name, which a test could find by mistake."""
+    return kubectl("-n", namespace, "get", "events", f"--field-selector=involvedObject.name={name}", "--no-headers",
+                   "-o", "custom-columns=REASON:.reason,MESSAGE:.message", check=False, seconds=20)
 
 
 def wait(what, seconds, condition, explain=lambda: "", pause=0.2):
@@ -84,4 +84,5 @@ def in_node(*command, check=True, seconds=60):
 def mounts():
     """Lines of the node's mount table that are Carafe's: (mount number, device, mount point)."""
     lines = (line.split() for line in in_node("cat", "/proc/1/mountinfo").splitlines())
-    return [(l[0], l[2], l[4]) for l in lines if "fuse.carafe" in l[l.index("-"):]]
+    # Mounts of other work on the machine are visible in the node, too.
+    return [(l[0], l[2], l[4]) for l in lines if "fuse.carafe" in l[l.index("-"):] and l[4].startswith("/var/lib/kubelet/")]

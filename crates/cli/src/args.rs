@@ -2,7 +2,9 @@
 
 use crate::log::LogArgs;
 use crate::secret::SecretArgs;
-use crate::verbs::{bench, cache, csi, destroy, docs, format, fsck, gc, info, mount, status, umount};
+use crate::verbs::{
+    bench, cache, csi, destroy, docs, format, fsck, gc, info, mount, status, umount, uninstall_check,
+};
 use clap::{Args, Parser, Subcommand};
 
 /// A shared POSIX file system for ClickHouse: names in Redis, bytes in a bucket.
@@ -36,6 +38,7 @@ pub(crate) enum Verb {
     Bench(bench::BenchArgs),
     Cache(cache::CacheArgs),
     Csi(csi::CsiArgs),
+    UninstallCheck(uninstall_check::UninstallCheckArgs),
     Completions(docs::CompletionsArgs),
     Man(docs::ManArgs),
 }

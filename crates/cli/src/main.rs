@@ -11,6 +11,7 @@ mod control;
 mod failure;
 mod janitor;
 mod job;
+mod kubernetes;
 mod log;
 mod mountpoint;
 mod out;
@@ -73,6 +74,7 @@ fn run(cli: &Cli) -> Outcome<ExitCode> {
         Verb::Bench(args) => verbs::bench::run(args, json),
         Verb::Cache(args) => verbs::cache::run(args),
         Verb::Csi(args) => runtime()?.block_on(verbs::csi::run(args)),
+        Verb::UninstallCheck(args) => runtime()?.block_on(verbs::uninstall_check::run(args)),
         Verb::Completions(args) => verbs::docs::completions(args),
         Verb::Man(args) => verbs::docs::man(args),
     };

@@ -14,8 +14,8 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use crate::sh;
 use crate::step::Tally;
+use crate::{cluster, sh};
 
 const NAMESPACE: &str = "carafe-system";
 /// What no installation may pass: a key that the chart does not know, at the top, in a component, in a list, in a map.
@@ -110,7 +110,6 @@ fn file(root: &Path) -> PathBuf {
 }
 
 fn helm() -> Option<PathBuf> {
-    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/carafe-k8s"));
-    let own = std::env::var_os("CARAFE_K8S").map(PathBuf::from).or_else(home);
-    sh::find("helm").or_else(|| own.map(|dir| dir.join("bin/helm")).filter(|file| file.is_file()))
+    let own = || cluster::home().map(|home| home.join("bin/helm")).filter(|file| file.is_file());
+    sh::find("helm").or_else(own)
 }

@@ -53,6 +53,17 @@ pub(crate) fn up(root: &Path) -> Result<()> {
     sh::run(&mut script(root, "up.sh")).context("start the test cluster")
 }
 
+/// Whether its programs have been built.
+pub(crate) fn is_built() -> bool {
+    home().is_some_and(|home| home.join(".built").is_file())
+}
+
+/// The folder of everything that is built and of the running node.
+pub(crate) fn home() -> Option<PathBuf> {
+    let home = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache/carafe-k8s"));
+    std::env::var_os("CARAFE_K8S").map(PathBuf::from).or_else(home)
+}
+
 /// Whether a node runs and is ready; prints what runs.
 pub(crate) fn is_up(root: &Path) -> bool {
     sh::run(&mut script(root, "status.sh")).is_ok()

@@ -12,3 +12,4 @@ pub(crate) mod info;
 pub(crate) mod mount;
 pub(crate) mod status;
 pub(crate) mod umount;
+pub(crate) mod uninstall_check;

@@ -53,6 +53,7 @@ const STEPS: &[Step<Context>] = &[
     Step::new("crash-redis-s3", crash::on_redis_s3),
     Step::new("pjdfstest-redis-s3", pjdfstest::on_redis_s3),
     Step::new("pjdfstest-embedded", pjdfstest::on_embedded),
+    Step::new("kubernetes", kubernetes),
     Step::new("fsx-redis-s3", fsx::on_redis_s3),
     Step::new("fsx-embedded", fsx::on_embedded),
 ];
@@ -102,4 +103,8 @@ fn install(context: &Context) -> Result<Tally> {
 
 fn chart(context: &Context) -> Result<Tally> {
     crate::chart::check(&context.root)
+}
+
+fn kubernetes(context: &Context) -> Result<Tally> {
+    crate::e2e::short(&context.root)
 }

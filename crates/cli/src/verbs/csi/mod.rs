@@ -8,13 +8,14 @@ mod embedded;
 mod registry;
 
 use crate::failure::{Exit, Failure, Outcome, io};
+use crate::kubernetes::ClaimsOfCluster;
 use crate::secret::{SecretArgs, Secrets};
 use crate::store::MetaUrl;
 use crate::volume::VolumeArgs;
 use carafe_csi::store::MetaFileSystems;
 use carafe_csi::{
-    BucketKeys, ChildOptions, ChildProcess, Config, FsAddress, InProcess, MountLauncher, NodeConfig, Secret,
-    SharedMounts, SharedOptions, VolumePath, listen,
+    BucketKeys, ChildOptions, ChildProcess, Claims, Config, FsAddress, InProcess, MountLauncher, NodeConfig,
+    Secret, SharedMounts, SharedOptions, VolumePath, listen,
 };
 use carafe_fuse::table::FS_TYPE;
 use clap::Args;
@@ -87,6 +88,7 @@ pub(crate) async fn run(args: &CsiArgs) -> Outcome {
         VolumePath::new(&args.volumes).map_err(|e| Failure::new(Exit::Usage, format!("--volumes is {e}")))?;
     if !args.node_only {
         config.controller = Some(registries.clone());
+        config.claims = ClaimsOfCluster::new().map(|claims| Arc::new(claims) as Arc<dyn Claims>);
     }
     if !args.controller_only {
         let launcher = launcher(args, &file_systems, embedded.clone())?;

@@ -13,9 +13,11 @@ use tokio::runtime::Handle;
 
 /// A future that is carried out to its end; made by [`to_end`].
 struct ToEnd<T: Send + 'static> {
-    work: Option<Pin<Box<dyn Future<Output = Result<T, Panicked>> + Send>>>,
+    work: Option<Work<T>>,
     handle: Handle,
 }
+
+type Work<T> = Pin<Box<dyn Future<Output = Result<T, Panicked>> + Send>>;
 
 /// What a panic says.
 pub type Panicked = Box<dyn Any + Send>;

@@ -39,7 +39,7 @@ class Bed:
     def __init__(self, say, own_cluster):
         self.say, self.own_cluster = say, own_cluster
         self.images = dict(OWN_IMAGES if own_cluster else IMAGES) | json.loads(os.environ.get("CARAFE_E2E_IMAGES", "{}"))
-        self.launcher = os.environ.get("CARAFE_E2E_LAUNCHER", "pods")
+        self.launcher = os.environ.get("CARAFE_E2E_LAUNCHER", "processes")
 
     # --- helm
 

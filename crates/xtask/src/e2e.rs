@@ -44,7 +44,7 @@ pub(crate) fn short(root: &Path) -> Result<Tally> {
         keep: false,
         log: "target/e2e/short.log".into(),
     };
-    let good = e2e(root, &arguments)?;
+    let good = scenarios(root, &arguments)?;
     let (passed, failed) = if good { (SHORT.len() as u64, 0) } else { (0, 1) };
     Ok(Tally {
         passed,
@@ -58,7 +58,20 @@ pub(crate) fn e2e(root: &Path, arguments: &E2eArgs) -> Result<bool> {
     if arguments.list {
         return sh::run(driver(root).arg("--list")).map(|()| true);
     }
-    let own = std::env::var_os("KUBECONFIG").is_none();
+    if is_own() {
+        sh::run(&mut sh::cargo(root, &["build", "-p", "carafe-cli"]))?;
+    }
+    scenarios(root, arguments)
+}
+
+/// Whether the cluster is the project's own.
+fn is_own() -> bool {
+    std::env::var_os("KUBECONFIG").is_none()
+}
+
+/// With the binary that is built.
+fn scenarios(root: &Path, arguments: &E2eArgs) -> Result<bool> {
+    let own = is_own();
     let started = own && !cluster::is_up(root);
     if started {
         cluster::up(root)?;
@@ -78,7 +91,6 @@ fn run(root: &Path, arguments: &E2eArgs, own: bool) -> Result<bool> {
     let mut command = driver(root);
     command.arg("--log").arg(&log);
     if own {
-        sh::run(&mut sh::cargo(root, &["build", "-p", "carafe-cli"]))?;
         cluster::load_images(root)?;
         command.arg("--own-cluster");
     }

@@ -102,6 +102,25 @@ async fn a_snapshot_that_another_living_session_makes_is_not_taken_over() {
 }
 
 #[tokio::test]
+async fn regression_a_store_that_takes_milliseconds_is_not_asked_for_ever_for_a_free_name() {
+    let w = World::new().await;
+    let fast = w.client().await;
+    let v = fast.create_volume(&volume("v")).await.unwrap();
+    furnish(&fast, v.root).await;
+    fast.create_snapshot(&snapshot("s", "v")).await.unwrap();
+    // Two sessions look into the trash, so neither knows its names by heart.
+    fast.create_volume(&volume("other")).await.unwrap();
+    fast.delete_volume("other").await.unwrap();
+    let far = Arc::new(Failing::new(w.store.clone()));
+    far.faults().delay(Call::Load, Duration::from_millis(5));
+    let slow = Client::open(far, ClientOptions::default()).await.unwrap();
+    w.store.counts().reset();
+    tokio::time::timeout(Duration::from_secs(20), slow.delete_snapshot("s")).await.unwrap().unwrap();
+    let loads = w.store.counts().of(Call::Load);
+    assert!(loads <= 10, "{loads} loads");
+}
+
+#[tokio::test]
 async fn a_closed_gate_stops_every_change_of_its_volume_and_none_of_others() {
     let w = World::new().await;
     let (a, b) = (w.client().await, w.client().await);

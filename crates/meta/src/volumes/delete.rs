@@ -2,13 +2,14 @@
 
 use super::path::{Path, find, parent};
 use super::{VolumeError, decode};
-use crate::client::Client;
+use crate::client::{Client, later};
 use crate::format::TRASH;
 use crate::jobs::{Scanner, trash_name};
 use crate::store::{Check, Key, WatchKey, Write};
 use crate::tx::{Op, Tx};
 use carafe_types::record::VolumeRecord;
-use carafe_types::{EntryName, FileKind, FsError, InodeNo};
+use carafe_types::{EntryName, FileKind, FsError, InodeNo, Timestamp};
+use std::time::Duration;
 
 /// How often a volume is looked for anew because somebody moves it.
 const TRIES: u32 = 10;
@@ -24,32 +25,24 @@ impl Client {
     /// [`VolumeError::Contended`], [`VolumeError::Damaged`]; store errors.
     pub async fn delete_volume(&self, id: &str) -> Result<(), VolumeError> {
         self.writable()?;
-        let mut stamp = self.now();
+        let stamp = self.now();
         for _ in 0..TRIES {
             let Some(record) = self.get_volume(id).await? else { return Ok(()) };
             let place = self.place_of(&record).await?;
-            let days = record.settings.get(TRASH_DAYS).and_then(|days| days.parse().ok());
-            let trash = trash_name(id, stamp, days);
-            let trash = trash.ok_or_else(|| VolumeError::Invalid(format!("{id:?} is no id of a volume")))?;
-            match self.run(|tx| delete(tx, &record, place.as_ref(), &trash)).await {
-                Ok(true) => {
-                    if let Some((dir, _)) = place {
-                        self.session.flush.moved(record.root);
-                        self.void_own(&[
-                            WatchKey::Names(dir),
-                            WatchKey::Bucket(dir.bucket()),
-                            WatchKey::Bucket(record.root.bucket()),
-                        ])
-                        .await;
-                    }
-                    return Ok(());
-                }
+            if !self.run(|tx| delete(tx, &record, place.as_ref(), stamp)).await? {
                 // Moved meanwhile.
-                Ok(false) => {}
-                // Another volume of this id went in the same millisecond: the next one is free.
-                Err(FsError::Exists) => stamp.0 += 1_000_000,
-                Err(e) => return Err(e.into()),
+                continue;
             }
+            if let Some((dir, _)) = place {
+                self.session.flush.moved(record.root);
+                self.void_own(&[
+                    WatchKey::Names(dir),
+                    WatchKey::Bucket(dir.bucket()),
+                    WatchKey::Bucket(record.root.bucket()),
+                ])
+                .await;
+            }
+            return Ok(());
         }
         Err(VolumeError::Contended(id.to_owned()))
     }
@@ -82,7 +75,7 @@ fn delete(
     tx: &mut Tx<'_>,
     seen: &VolumeRecord,
     place: Option<&(InodeNo, EntryName)>,
-    trash: &EntryName,
+    stamp: Timestamp,
 ) -> Op<bool> {
     let key = Key::Volume(seen.id.clone());
     tx.want_record(key.clone());
@@ -95,10 +88,9 @@ fn delete(
         if tx.name(*dir, name)? != Some((FileKind::Directory, record.root)) {
             return Ok(false);
         }
-        if tx.name(TRASH, trash)?.is_some() {
-            return Err(FsError::Exists.into());
-        }
-        discard(tx, *dir, name, record.root, trash)?;
+        let days = record.settings.get(TRASH_DAYS).and_then(|days| days.parse().ok());
+        let trash = free_name(tx, &record.id, stamp, days)?;
+        discard(tx, *dir, name, record.root, &trash)?;
     } else {
         // Its directory is gone, so nothing is charged to its quota any more.
         tx.same(&Key::Inode(record.root))?;
@@ -109,6 +101,20 @@ fn delete(
     tx.frees();
     tx.delete(key);
     Ok(true)
+}
+
+/// A name in the trash that is free: that of `stamp`, or of the next millisecond in which nothing of this id went. `stamp` is the
+/// caller's: by the clock of the run, each run would ask for another name, and a store that takes longer than a millisecond would
+/// be asked for ever.
+pub(super) fn free_name(tx: &mut Tx<'_>, id: &str, mut stamp: Timestamp, days: Option<u16>) -> Op<EntryName> {
+    loop {
+        let name = trash_name(id, stamp, days)
+            .ok_or_else(|| FsError::Io(format!("{id:?} is too long for a name in the trash")))?;
+        if tx.name(TRASH, &name)?.is_none() {
+            return Ok(name);
+        }
+        stamp = later(stamp, Duration::from_millis(1));
+    }
 }
 
 /// Renames a directory into the trash. Nobody is asked to flush what is dirty below: it is being deleted.

@@ -1,13 +1,12 @@
 //! The begin of a copy: what is copied, and an empty tree under a record that says so.
 
-use super::super::delete::discard;
+use super::super::delete::{discard, free_name};
 use super::super::{VolumeError, counter};
 use super::SNAPSHOTS;
 use super::job::Job;
 use super::target::Target;
 use crate::client::{Client, later};
-use crate::format::TRASH;
-use crate::jobs::{Scanner, trash_name};
+use crate::jobs::Scanner;
 use crate::store::{Allocation, Check, Key, ScanRequest, Scanned, Write};
 use crate::tx::{Op, Tx};
 use bytes::Bytes;
@@ -15,7 +14,7 @@ use carafe_types::record::{
     CopyJob, CopySource, FORMAT_VERSION, Guard, Limits, QuotaRecord, SnapshotRecord, VolumeRecord,
     VolumeState,
 };
-use carafe_types::{EntryName, FileKind, FsError, InodeNo, QuotaId};
+use carafe_types::{EntryName, FileKind, FsError, InodeNo, QuotaId, Timestamp};
 use std::time::Duration;
 
 /// How long a copier that says nothing is believed to be at work. It renews with every piece.
@@ -116,7 +115,7 @@ impl Client {
             self.patiently(|s| async move { self.store().allocate(&s, Allocation::Quota).await }).await?;
         let quota = u32::try_from(quota).map_err(|_| FsError::Io("no quota numbers are left".to_owned()))?;
         let root = self.new_inode(SNAPSHOTS, true).await?.ino;
-        let half = before.is_some().then(|| target.place().0);
+        let half = before.is_some().then(|| (target.place().0, self.now()));
         target.set_place(root, QuotaId(quota));
         let (session, until) = (self.session().no, later(self.now(), LEASE));
         target.set_job(Some(CopyJob { session, until, copied: 0, total: origin.inodes }));
@@ -134,14 +133,14 @@ pub(super) fn entry_name(id: &str) -> Result<EntryName, VolumeError> {
     EntryName::new(id.as_bytes()).map_err(|e| VolumeError::Invalid(format!("{id:?} is no id: {e}")))
 }
 
-/// Record, empty root and quota in one commit; what an earlier copier left goes into the trash. `false`: the record or the
+/// Record, empty root and quota in one commit; what an earlier copier left, `half`, goes into the trash with this moment. `false`: the record or the
 /// source is not what was seen.
 fn begin(
     tx: &mut Tx<'_>,
     target: &Target,
     before: Option<&Bytes>,
     after: &Bytes,
-    half: Option<InodeNo>,
+    half: Option<(InodeNo, Timestamp)>,
     origin: &Origin,
     limits: Limits,
 ) -> Op<bool> {
@@ -175,8 +174,8 @@ fn begin(
     }
     let there = tx.name(SNAPSHOTS, &name)?;
     match half {
-        Some(half) if there == Some((FileKind::Directory, half)) => {
-            throw_away(tx, &name, half, target.id())?;
+        Some((half, now)) if there == Some((FileKind::Directory, half)) => {
+            throw_away(tx, &name, half, target.id(), now)?;
         }
         _ if there.is_some() => return Ok(false),
         _ => tx.check(Check::NoName(SNAPSHOTS, name.clone())),
@@ -198,15 +197,14 @@ fn begin(
     Ok(true)
 }
 
-/// Moves a tree of [`SNAPSHOTS`] into the trash.
-pub(super) fn throw_away(tx: &mut Tx<'_>, name: &EntryName, root: InodeNo, id: &str) -> Op<()> {
-    let mut stamp = tx.world.now;
-    loop {
-        let trash = trash_name(id, stamp, None)
-            .ok_or_else(|| FsError::Io(format!("{id:?} is too long for a name in the trash")))?;
-        if tx.name(TRASH, &trash)?.is_none() {
-            return discard(tx, SNAPSHOTS, name, root, &trash);
-        }
-        stamp = later(stamp, Duration::from_millis(1));
-    }
+/// Moves a tree of [`SNAPSHOTS`] into the trash; for `stamp` see [`free_name`].
+pub(super) fn throw_away(
+    tx: &mut Tx<'_>,
+    name: &EntryName,
+    root: InodeNo,
+    id: &str,
+    stamp: Timestamp,
+) -> Op<()> {
+    let trash = free_name(tx, id, stamp, None)?;
+    discard(tx, SNAPSHOTS, name, root, &trash)
 }

@@ -14,7 +14,7 @@ use crate::store::{Check, DirEntry, Key, WatchKey, Write};
 use crate::tx::{Op, Tx};
 use bytes::Bytes;
 use carafe_types::record::{CopyJob, Guard};
-use carafe_types::{EntryName, FileKind, FsError, InodeNo, QuotaId};
+use carafe_types::{EntryName, FileKind, FsError, InodeNo, QuotaId, Timestamp};
 use std::time::Duration;
 
 /// A copy that this session makes.
@@ -54,7 +54,8 @@ impl<'c> Job<'c> {
             Ok(()) => Ok(self.target),
             Err(e) if passes(&e) => Err(e),
             Err(e) => {
-                if let Err(error) = self.client.run(|tx| give_up(tx, &self.target, &self.seen)).await {
+                let now = self.client.now();
+                if let Err(error) = self.client.run(|tx| give_up(tx, &self.target, &self.seen, now)).await {
                     tracing::warn!(%error, id = self.target.id(), "a copy that failed could not be removed");
                 }
                 Err(e)
@@ -92,7 +93,7 @@ impl<'c> Job<'c> {
     }
 
     /// All mounts flush, then nothing in the volume changes any more. Returns the moment by the store's clock.
-    async fn close_gate(&mut self, origin: &Origin) -> Result<carafe_types::Timestamp, VolumeError> {
+    async fn close_gate(&mut self, origin: &Origin) -> Result<Timestamp, VolumeError> {
         // A mount in this very process is no other session: what is dirty there is asked for directly.
         if let Some(hooks) = self.client.hooks() {
             hooks.flush_below(origin.root).await;
@@ -264,7 +265,7 @@ fn passes(e: &VolumeError) -> bool {
 }
 
 /// Removes the record and throws away what was made, if both are still this job's.
-fn give_up(tx: &mut Tx<'_>, target: &Target, seen: &Bytes) -> Op<()> {
+fn give_up(tx: &mut Tx<'_>, target: &Target, seen: &Bytes, now: Timestamp) -> Op<()> {
     let name = entry_name(target.id()).map_err(|e| FsError::Io(e.to_string()))?;
     let root = target.place().0;
     if tx.record(&target.key())?.as_ref() != Some(seen) {
@@ -272,7 +273,7 @@ fn give_up(tx: &mut Tx<'_>, target: &Target, seen: &Bytes) -> Op<()> {
     }
     tx.same(&target.key())?;
     if tx.name(SNAPSHOTS, &name)? == Some((FileKind::Directory, root)) {
-        throw_away(tx, &name, root, target.id())?;
+        throw_away(tx, &name, root, target.id(), now)?;
     }
     tx.delete(target.key());
     Ok(())

@@ -10,7 +10,7 @@ use crate::jobs::Scanner;
 use crate::store::{Key, ScanRequest, Scanned};
 use crate::tx::{Op, Tx};
 use carafe_types::record::{CopySource, FORMAT_VERSION, Limits, SnapshotRecord, VolumeRecord, VolumeState};
-use carafe_types::{FileKind, FsError, InodeNo, QuotaId};
+use carafe_types::{FileKind, FsError, InodeNo, QuotaId, Timestamp};
 
 /// A snapshot to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +138,8 @@ impl Client {
         self.writable()?;
         // A record that cannot be read is told by its name; inside a transaction only file-system errors pass.
         self.get_snapshot(id).await?;
-        Ok(self.run(|tx| delete(tx, id)).await?)
+        let now = self.now();
+        Ok(self.run(|tx| delete(tx, id, now)).await?)
     }
 }
 
@@ -146,14 +147,14 @@ fn decode(id: &str, bytes: &[u8]) -> Result<SnapshotRecord, VolumeError> {
     SnapshotRecord::decode(bytes).map_err(|source| VolumeError::Damaged { id: id.to_owned(), source })
 }
 
-fn delete(tx: &mut Tx<'_>, id: &str) -> Op<()> {
+fn delete(tx: &mut Tx<'_>, id: &str, now: Timestamp) -> Op<()> {
     let key = Key::Snapshot(id.to_owned());
     let Some(bytes) = tx.record(&key)? else { return Ok(()) };
     let record = decode(id, &bytes).map_err(|e| FsError::Io(e.to_string()))?;
     let name = entry_name(id).map_err(|e| FsError::Io(e.to_string()))?;
     tx.same(&key)?;
     if tx.name(SNAPSHOTS, &name)? == Some((FileKind::Directory, record.root)) {
-        throw_away(tx, &name, record.root, id)?;
+        throw_away(tx, &name, record.root, id, now)?;
     }
     tx.frees();
     tx.delete(key);

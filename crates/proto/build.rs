@@ -45,7 +45,7 @@ fn require_protoc() {
     let works = Command::new(&protoc).arg("--version").output().is_ok_and(|output| output.status.success());
     assert!(
         works,
-        "{} does not run: install it (Debian: `apt-get install protobuf-compiler`), or name it in the variable PROTOC",
+        "{} does not run: install it (Debian: `apt-get install protobuf-compiler libprotobuf-dev`), or name it in the variable PROTOC",
         protoc.display()
     );
 }

@@ -26,6 +26,9 @@ pub(super) fn install_missing() -> Result<()> {
     if !can_make_environments() {
         packages.push("python3-venv");
     }
+    if !has_well_known_types() {
+        packages.push("libprotobuf-dev");
+    }
     if packages.is_empty() {
         return Ok(());
     }
@@ -47,6 +50,12 @@ pub(super) fn install(packages: &[&str]) -> Result<()> {
 /// Debian's python3 lacks `ensurepip` until python3-venv is there.
 fn can_make_environments() -> bool {
     sh::capture(Command::new("python3").args(["-c", "import venv, ensurepip"])).is_ok()
+}
+
+/// Debian's protobuf-compiler only recommends the package with the `.proto` files that every compiler is expected to have.
+fn has_well_known_types() -> bool {
+    let mut compile = Command::new("protoc");
+    sh::capture(compile.args(["--descriptor_set_out=/dev/null", "google/protobuf/timestamp.proto"])).is_ok()
 }
 
 fn apt(arguments: &[&str]) -> Command {

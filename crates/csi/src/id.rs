@@ -1,4 +1,4 @@
-//! Volume ids: `cv1-<fs26>-<hash26>`.
+//! Ids of volumes and snapshots: `cv1-<fs26>-<hash26>`, `cs1-<fs26>-<hash26>`.
 //!
 //! An id must be short (Kubernetes and `csi-sanity` send names of 128 bytes and allow ids of 128), tell which file system
 //! holds the volume, and be the same whenever the same name is asked for. So it is a pure function of both: base32 of the
@@ -8,80 +8,72 @@
 use data_encoding::BASE32_NOPAD;
 use sha2::{Digest, Sha256};
 use std::fmt;
+use std::marker::PhantomData;
 use uuid::Uuid;
 
-/// Says the version of the scheme, and that the id is one of ours and of a volume.
-const VOLUME: &str = "cv1-";
-/// The same of a snapshot.
-const SNAPSHOT: &str = "cs1-";
 /// Base32 digits of 16 bytes.
 const DIGITS: usize = 26;
 
+/// What an id can be of: its prefix says so, and which version of the scheme made it.
+pub trait Kind {
+    /// The first four bytes of every such id.
+    const PREFIX: &'static str;
+}
+
+/// See [`VolumeId`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OfVolume {}
+
+/// See [`SnapshotId`].
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum OfSnapshot {}
+
+impl Kind for OfVolume {
+    const PREFIX: &'static str = "cv1-";
+}
+
+impl Kind for OfSnapshot {
+    const PREFIX: &'static str = "cs1-";
+}
+
 /// The id of a volume that this driver created; 57 bytes of lower-case ASCII.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VolumeId {
-    text: String,
-    fs: Uuid,
-}
-
-impl VolumeId {
-    /// The id of the volume called `name` in the file system `fs`.
-    pub fn new(fs: Uuid, name: &str) -> Self {
-        Self { text: compose(VOLUME, fs, name), fs }
-    }
-
-    /// Reads an id; `None` if it is not one that [`VolumeId::new`] makes (a static volume's handle may be any text).
-    pub fn parse(text: &str) -> Option<Self> {
-        Some(Self { fs: file_system(VOLUME, text)?, text: text.to_owned() })
-    }
-
-    /// The id as it goes over the wire.
-    pub fn as_str(&self) -> &str {
-        &self.text
-    }
-
-    /// The file system that holds the volume.
-    pub fn fs(&self) -> Uuid {
-        self.fs
-    }
-}
-
-impl fmt::Display for VolumeId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.text)
-    }
-}
-
+pub type VolumeId = Id<OfVolume>;
 /// The id of a snapshot that this driver created: as a [`VolumeId`], with another prefix.
+pub type SnapshotId = Id<OfSnapshot>;
+
+/// The id of something that this driver created.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct SnapshotId {
+pub struct Id<K> {
     text: String,
     fs: Uuid,
+    kind: PhantomData<K>,
 }
 
-impl SnapshotId {
-    /// The id of the snapshot called `name` in the file system `fs`.
+impl<K: Kind> Id<K> {
+    /// The id of what is called `name` in the file system `fs`.
     pub fn new(fs: Uuid, name: &str) -> Self {
-        Self { text: compose(SNAPSHOT, fs, name), fs }
+        Self { text: compose(K::PREFIX, fs, name), fs, kind: PhantomData }
     }
 
-    /// Reads an id; `None` if it is not one that [`SnapshotId::new`] makes.
+    /// Reads an id; `None` if it is not one that [`Id::new`] makes (a static volume's handle may be any text).
     pub fn parse(text: &str) -> Option<Self> {
-        Some(Self { fs: file_system(SNAPSHOT, text)?, text: text.to_owned() })
+        Some(Self { fs: file_system(K::PREFIX, text)?, text: text.to_owned(), kind: PhantomData })
     }
+}
 
+impl<K> Id<K> {
     /// The id as it goes over the wire.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// The file system that holds the snapshot.
+    /// The file system that holds the volume or snapshot.
     pub fn fs(&self) -> Uuid {
         self.fs
     }
 }
 
-impl fmt::Display for SnapshotId {
+impl<K> fmt::Display for Id<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }

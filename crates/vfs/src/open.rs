@@ -128,7 +128,7 @@ impl Vfs {
             }
             state.attr.quota
         };
-        self.o.close_sync || self.meta.setting(quota, CLOSE_SYNC).as_deref() == Some("true")
+        self.o.close_sync || self.meta.setting(quota, CLOSE_SYNC).unwrap_or(false)
     }
 
     /// The last descriptor of an open is gone. `flock_owner`: its flock goes, too.

@@ -6,11 +6,12 @@ use crate::error::CsiError;
 use crate::request;
 use crate::store::VolumeStore;
 use crate::token::ListToken;
+use async_trait::async_trait;
 use carafe_proto::csi::v1::list_volumes_response::{Entry, VolumeStatus};
 use carafe_proto::csi::v1::{
     GetCapacityRequest, GetCapacityResponse, ListVolumesRequest, ListVolumesResponse,
 };
-use carafe_types::record::VolumeState;
+use carafe_types::record::{VolumeRecord, VolumeState};
 use std::collections::HashMap;
 use std::sync::Arc;
 use uuid::Uuid;
@@ -18,38 +19,81 @@ use uuid::Uuid;
 /// The longest page, also if the caller sets no limit.
 const PAGE_MAX: usize = 1000;
 /// Records that are read at once.
-const PAGE: usize = 500;
+pub(super) const PAGE: usize = 500;
+
+/// What [`Core::page`] makes a page of.
+#[async_trait]
+pub(super) trait Listing: Sync {
+    /// What the page has for each.
+    type Entry: Send;
+
+    /// The next [`PAGE`] behind an id, fewer at the end: each with its id, and `None` if it is not to be told.
+    async fn read(
+        &self,
+        store: &dyn VolumeStore,
+        after: Option<&str>,
+    ) -> Result<Vec<(String, Option<Self::Entry>)>, CsiError>;
+}
+
+struct Volumes;
+
+#[async_trait]
+impl Listing for Volumes {
+    type Entry = Entry;
+
+    async fn read(
+        &self,
+        store: &dyn VolumeStore,
+        after: Option<&str>,
+    ) -> Result<Vec<(String, Option<Entry>)>, CsiError> {
+        let entry = |record: VolumeRecord| {
+            let volume = (record.state == VolumeState::Ready).then(|| wire(&record));
+            let status = Some(VolumeStatus::default());
+            (record.id, volume.map(|volume| Entry { volume: Some(volume), status }))
+        };
+        Ok(store.list_volumes(after, PAGE).await?.into_iter().map(entry).collect())
+    }
+}
 
 impl Core {
     /// One page of the volumes of all configured file systems, by uuid and then by id.
     pub(super) async fn list(&self, request: ListVolumesRequest) -> Result<ListVolumesResponse, CsiError> {
-        let limit = page_length(request.max_entries)?;
-        let token = token(&request.starting_token)?;
-        let mut response = ListVolumesResponse::default();
+        let (entries, next_token) = self.page(request.max_entries, &request.starting_token, Volumes).await?;
+        Ok(ListVolumesResponse { entries, next_token })
+    }
+
+    /// One page of a listing over all configured file systems, by uuid and then by id, and the token of the next.
+    pub(super) async fn page<L: Listing>(
+        &self,
+        max_entries: i32,
+        starting_token: &str,
+        listing: L,
+    ) -> Result<(Vec<L::Entry>, String), CsiError> {
+        let limit = page_length(max_entries)?;
+        let token = token(starting_token)?;
+        let mut entries = Vec::new();
         let mut last: Option<ListToken> = None;
         for store in self.resolver.all().await? {
             let fs = store.fs();
             let Some(mut after) = begin(token.as_ref(), fs) else { continue };
             loop {
-                let page = store.list_volumes(after.as_deref(), PAGE).await?;
-                let ended = page.len() < PAGE;
-                after = page.last().map(|record| record.id.clone());
-                for record in page.into_iter().filter(|record| record.state == VolumeState::Ready) {
+                let records = listing.read(store.as_ref(), after.as_deref()).await?;
+                let ended = records.len() < PAGE;
+                after = records.last().map(|(id, _)| id.clone());
+                for (id, entry) in records.into_iter().filter_map(|(id, entry)| Some((id, entry?))) {
                     // Only one more than the page has tells that there are more.
-                    if response.entries.len() == limit {
-                        response.next_token = last.as_ref().map(ListToken::encode).unwrap_or_default();
-                        return Ok(response);
+                    if entries.len() == limit {
+                        return Ok((entries, last.as_ref().map(ListToken::encode).unwrap_or_default()));
                     }
-                    let (volume, status) = (Some(wire(&record)), Some(VolumeStatus::default()));
-                    response.entries.push(Entry { volume, status });
-                    last = Some(ListToken { fs, last: record.id });
+                    entries.push(entry);
+                    last = Some(ListToken { fs, last: id });
                 }
                 if ended {
                     break;
                 }
             }
         }
-        Ok(response)
+        Ok((entries, String::new()))
     }
 
     /// What new volumes can still take. Without a parameter that names a file system this is the sum of all.
@@ -82,12 +126,12 @@ async fn add(sum: Option<u64>, store: &Arc<dyn VolumeStore>) -> Result<Option<u6
 }
 
 /// A page's token; `None` is the beginning.
-pub(super) fn token(text: &str) -> Result<Option<ListToken>, CsiError> {
+fn token(text: &str) -> Result<Option<ListToken>, CsiError> {
     if text.is_empty() { Ok(None) } else { ListToken::decode(text).map(Some) }
 }
 
 /// Behind which id the listing of the file system `fs` begins; `None`: it was listed before.
-pub(super) fn begin(token: Option<&ListToken>, fs: Uuid) -> Option<Option<String>> {
+fn begin(token: Option<&ListToken>, fs: Uuid) -> Option<Option<String>> {
     match token {
         Some(token) if fs < token.fs => None,
         Some(token) if fs == token.fs => Some(Some(token.last.clone())),
@@ -95,7 +139,7 @@ pub(super) fn begin(token: Option<&ListToken>, fs: Uuid) -> Option<Option<String
     }
 }
 
-pub(super) fn page_length(max_entries: i32) -> Result<usize, CsiError> {
+fn page_length(max_entries: i32) -> Result<usize, CsiError> {
     match usize::try_from(max_entries) {
         Ok(0) => Ok(PAGE_MAX),
         Ok(entries) => Ok(entries.min(PAGE_MAX)),

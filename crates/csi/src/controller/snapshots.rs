@@ -3,13 +3,14 @@
 //! A call answers only when the copy is whole. Until then it is `Aborted` with how far it is, so that nobody is told of a
 //! point in time that a copier which dies could not keep.
 
+use super::list::{Listing, PAGE};
 use super::volumes::bytes;
 use super::{Core, not_ours};
 use crate::error::CsiError;
 use crate::id::{SnapshotId, VolumeId};
 use crate::request::{self, required};
-use crate::store::NewSnapshot;
-use crate::token::ListToken;
+use crate::store::{NewSnapshot, VolumeStore};
+use async_trait::async_trait;
 use carafe_proto::csi::v1::list_snapshots_response::Entry;
 use carafe_proto::csi::v1::{
     CreateSnapshotRequest, CreateSnapshotResponse, DeleteSnapshotRequest, DeleteSnapshotResponse,
@@ -17,9 +18,6 @@ use carafe_proto::csi::v1::{
 };
 use carafe_types::record::{SnapshotRecord, VolumeState};
 use std::collections::HashMap;
-
-/// Records that are read at once.
-const PAGE: usize = 500;
 
 impl Core {
     pub(super) async fn create_snapshot(
@@ -94,34 +92,30 @@ impl Core {
             let entries = found.into_iter().map(|snapshot| Entry { snapshot: Some(snapshot) }).collect();
             return Ok(ListSnapshotsResponse { entries, next_token: String::new() });
         }
-        let limit = super::list::page_length(request.max_entries)?;
-        let token = super::list::token(&request.starting_token)?;
-        let mut response = ListSnapshotsResponse::default();
-        let mut last: Option<ListToken> = None;
-        for store in self.resolver.all().await? {
-            let fs = store.fs();
-            let Some(mut after) = super::list::begin(token.as_ref(), fs) else { continue };
-            loop {
-                let page = store.list_snapshots(after.as_deref(), PAGE).await?;
-                let ended = page.len() < PAGE;
-                after = page.last().map(|record| record.id.clone());
-                let of_source = |r: &SnapshotRecord| {
-                    request.source_volume_id.is_empty() || r.source == request.source_volume_id
-                };
-                for record in page.into_iter().filter(|r| r.state == VolumeState::Ready && of_source(r)) {
-                    if response.entries.len() == limit {
-                        response.next_token = last.as_ref().map(ListToken::encode).unwrap_or_default();
-                        return Ok(response);
-                    }
-                    response.entries.push(Entry { snapshot: Some(wire(&record)) });
-                    last = Some(ListToken { fs, last: record.id });
-                }
-                if ended {
-                    break;
-                }
-            }
-        }
-        Ok(response)
+        let (max, begin) = (request.max_entries, &request.starting_token);
+        let (entries, next_token) = self.page(max, begin, Of(&request.source_volume_id)).await?;
+        Ok(ListSnapshotsResponse { entries, next_token })
+    }
+}
+
+/// The snapshots of a volume; of all volumes if there is no id.
+struct Of<'a>(&'a str);
+
+#[async_trait]
+impl Listing for Of<'_> {
+    type Entry = Entry;
+
+    async fn read(
+        &self,
+        store: &dyn VolumeStore,
+        after: Option<&str>,
+    ) -> Result<Vec<(String, Option<Entry>)>, CsiError> {
+        let entry = |record: SnapshotRecord| {
+            let asked = self.0.is_empty() || record.source == self.0;
+            let snapshot = (record.state == VolumeState::Ready && asked).then(|| wire(&record));
+            (record.id, snapshot.map(|snapshot| Entry { snapshot: Some(snapshot) }))
+        };
+        Ok(store.list_snapshots(after, PAGE).await?.into_iter().map(entry).collect())
     }
 }
 

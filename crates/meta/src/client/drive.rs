@@ -236,7 +236,7 @@ impl Client {
     /// has told and a list of extents that was loaded before are not: the check of the inode would pass, and the older list
     /// would be written over the newer one.
     fn belongs_together(cache: &Cache, ran: &Ran, view: &View) -> bool {
-        !ran.unchecked || Self::answer_stands(cache, ran, view)
+        !ran.is_unchecked() || Self::answer_stands(cache, ran, view)
     }
 
     /// What follows from an outcome: `Some` when the operation is done.

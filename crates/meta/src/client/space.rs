@@ -2,6 +2,7 @@
 
 use super::{Client, StatFs};
 use carafe_types::{FsResult, InodeNo, QuotaId};
+use std::str::FromStr;
 
 impl Client {
     /// What `statfs` tells below a quota, from memory.
@@ -9,9 +10,9 @@ impl Client {
         self.quotas.read().statfs(quota)
     }
 
-    /// A setting of the volume whose quota this is, as the last renewal told it; `None` if it is not set.
-    pub fn setting(&self, quota: QuotaId, name: &str) -> Option<String> {
-        self.quotas.read().setting(quota, name).map(str::to_owned)
+    /// A setting of the volume whose quota this is, as the last renewal told it; `None` if it is not set, or no `T`.
+    pub fn setting<T: FromStr>(&self, quota: QuotaId, name: &str) -> Option<T> {
+        self.quotas.read().setting(quota, name)?.parse().ok()
     }
 
     /// The nearest quota above an inode, to be asked once when a directory is mounted.

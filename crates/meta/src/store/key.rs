@@ -47,16 +47,16 @@ pub enum Key {
 }
 
 impl Key {
-    /// The watched key whose holder may cache this record; `None` for records that nobody caches.
-    pub fn watch_key(&self) -> Option<WatchKey> {
+    /// The inode whose state this record is part of; `None` for records of something else.
+    pub fn inode(&self) -> Option<InodeNo> {
         match self {
-            Key::Inode(i)
-            | Key::DirTimes(i)
-            | Key::DirAtime(i)
-            | Key::DirSubdirs(i)
-            | Key::Content(i)
-            | Key::Xattr(i) => Some(WatchKey::Bucket(i.bucket())),
-            Key::Extents { ino, .. } => Some(WatchKey::Bucket(ino.bucket())),
+            Key::Inode(ino)
+            | Key::DirTimes(ino)
+            | Key::DirAtime(ino)
+            | Key::DirSubdirs(ino)
+            | Key::Content(ino)
+            | Key::Xattr(ino)
+            | Key::Extents { ino, .. } => Some(*ino),
             Key::Locks(_)
             | Key::OpenHolders(_)
             | Key::SliceOwners(_)
@@ -67,6 +67,11 @@ impl Key {
             | Key::Gate(_)
             | Key::Single(_) => None,
         }
+    }
+
+    /// The watched key whose holder may cache this record; `None` for records that nobody caches.
+    pub fn watch_key(&self) -> Option<WatchKey> {
+        self.inode().map(|ino| WatchKey::Bucket(ino.bucket()))
     }
 }
 

@@ -18,7 +18,7 @@ pub(crate) use view::{Snapshot, View, Want};
 
 use crate::cache::{Cache, Target};
 use crate::quota::QuotaTable;
-use crate::store::{Check, Commit, DirEntry, Key, Take, WatchKey, Write};
+use crate::store::{Commit, DirEntry, Key, Take, WatchKey, Write};
 use bytes::Bytes;
 use carafe_types::{EntryName, FsError, InodeNo, QuotaId, SessionNo, Timestamp};
 use std::collections::BTreeMap;
@@ -66,14 +66,21 @@ pub(crate) struct Tx<'a> {
     from_cache: Vec<WatchKey>,
     from_snapshot: bool,
     from_conflict: bool,
-    /// Everything that was asked for: each needs a check of its own, or must be of the same moment as what is checked.
-    read: Vec<Read>,
     records: BTreeMap<Key, Option<Bytes>>,
     names: BTreeMap<(InodeNo, EntryName), Option<Target>>,
     takes: BTreeMap<QuotaId, (i64, i64)>,
     commit: Commit,
     /// Inodes whose last name this transaction removes: none of them may be opened until it is decided.
     pub(crate) removing: Vec<InodeNo>,
+}
+
+/// Where a record is known from.
+#[derive(Clone, Copy, Debug)]
+enum Source {
+    /// What a lost race told.
+    Conflict,
+    Cache,
+    Snapshot,
 }
 
 /// What is left of a run.
@@ -83,34 +90,17 @@ pub(crate) struct Ran {
     pub(crate) from_cache: Vec<WatchKey>,
     pub(crate) from_snapshot: bool,
     pub(crate) from_conflict: bool,
-    /// Something was read that the commit does not check itself: it is right only together with what is checked.
-    pub(crate) unchecked: bool,
     pub(crate) commit: Commit,
     pub(crate) removing: Vec<InodeNo>,
 }
 
-/// Something that an operation has read.
-#[derive(Debug)]
-enum Read {
-    Record(Key),
-    Name(InodeNo, EntryName),
-    List(InodeNo),
-}
-
-impl Read {
-    fn is_checked_by(&self, check: &Check) -> bool {
-        match (self, check) {
-            (Read::Record(read), Check::Same(key, _)) => read == key,
-            (Read::Name(d, n), Check::HasName(dir, name, ..) | Check::NoName(dir, name)) => {
-                d == dir && n == name
-            }
-            (Read::Name(dir, _) | Read::List(dir), Check::Empty(empty)) => dir == empty,
-            _ => false,
-        }
-    }
-}
-
 impl Ran {
+    /// Whether something was read that the commit does not check itself: it is right only together with what is checked.
+    pub(crate) fn is_unchecked(&self) -> bool {
+        let checks = &self.commit.checks;
+        self.asked.iter().any(|want| !checks.iter().any(|check| want.is_checked_by(check)))
+    }
+
     /// Whether there is anything to commit.
     pub(crate) fn changes(&self) -> bool {
         let c = &self.commit;
@@ -129,7 +119,6 @@ impl<'a> Tx<'a> {
             from_cache: Vec::new(),
             from_snapshot: false,
             from_conflict: false,
-            read: Vec::new(),
             records: BTreeMap::new(),
             names: BTreeMap::new(),
             takes: BTreeMap::new(),
@@ -148,15 +137,12 @@ impl<'a> Tx<'a> {
             });
         }
         let takes = self.takes.into_iter().filter(|(_, t)| *t != (0, 0));
-        let checks = &self.commit.checks;
-        let unchecked = self.read.iter().any(|read| !checks.iter().any(|check| read.is_checked_by(check)));
         self.commit.takes = takes.map(|(quota, (bytes, inodes))| Take { quota, bytes, inodes }).collect();
         Ran {
             asked: self.asked,
             from_cache: self.from_cache,
             from_snapshot: self.from_snapshot,
             from_conflict: self.from_conflict,
-            unchecked,
             commit: self.commit,
             removing: self.removing,
         }
@@ -175,17 +161,24 @@ impl<'a> Tx<'a> {
         }
     }
 
-    fn find_record(&mut self, key: &Key) -> Option<Option<Bytes>> {
+    /// A record as this run knows it from the store, without resting an answer on it, and where it is known from.
+    fn peek_record(&self, key: &Key) -> Option<(Option<Bytes>, Source)> {
         if let Some(value) = self.view.fresh_records.get(key) {
-            self.from_conflict = true;
-            return Some(value.clone());
+            return Some((value.clone(), Source::Conflict));
         }
         if let Some(value) = self.trusted().and_then(|c| c.record(key)) {
-            self.used_cache(key.watch_key());
-            return Some(value);
+            return Some((value, Source::Cache));
         }
-        let value = self.view.snapshot.as_ref().and_then(|s| s.record(key))?;
-        self.from_snapshot = true;
+        Some((self.view.snapshot.as_ref()?.record(key)?, Source::Snapshot))
+    }
+
+    fn find_record(&mut self, key: &Key) -> Option<Option<Bytes>> {
+        let (value, source) = self.peek_record(key)?;
+        match source {
+            Source::Conflict => self.from_conflict = true,
+            Source::Cache => self.used_cache(key.watch_key()),
+            Source::Snapshot => self.from_snapshot = true,
+        }
         Some(value)
     }
 
@@ -249,7 +242,6 @@ impl<'a> Tx<'a> {
     /// A record as it is in the store.
     fn stored(&mut self, key: &Key) -> Op<Option<Bytes>> {
         self.asked.push(Want::Record(key.clone()));
-        self.read.push(Read::Record(key.clone()));
         match self.find_record(key) {
             Some(value) => Ok(value),
             None => self.need(),
@@ -262,7 +254,6 @@ impl<'a> Tx<'a> {
             return Ok(*value);
         }
         self.asked.push(Want::Name(dir, name.clone()));
-        self.read.push(Read::Name(dir, name.clone()));
         match self.find_name(dir, name) {
             Some(value) => Ok(value),
             None => self.need(),
@@ -287,7 +278,6 @@ impl<'a> Tx<'a> {
         limit: usize,
     ) -> Op<(Vec<DirEntry>, bool)> {
         self.asked.push(Want::List(dir, after.cloned(), limit));
-        self.read.push(Read::List(dir));
         if let Some(all) = self.trusted().and_then(|c| c.names(dir)) {
             self.used_cache(Some(WatchKey::Names(dir)));
             let from = after.map_or(std::ops::Bound::Unbounded, std::ops::Bound::Excluded);

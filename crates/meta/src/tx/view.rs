@@ -28,6 +28,18 @@ impl Want {
             Want::Quota(_) => None,
         }
     }
+
+    /// Whether a commit with this check fails when the answer is not right any more.
+    pub(crate) fn is_checked_by(&self, check: &Check) -> bool {
+        match (self, check) {
+            (Want::Record(read), Check::Same(key, _)) => read == key,
+            (Want::Name(d, n), Check::HasName(dir, name, ..) | Check::NoName(dir, name)) => {
+                d == dir && n == name
+            }
+            (Want::Name(dir, _) | Want::List(dir, ..), Check::Empty(empty)) => dir == empty,
+            _ => false,
+        }
+    }
 }
 
 /// One atomic reading.

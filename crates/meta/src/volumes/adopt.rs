@@ -12,9 +12,6 @@ use crate::tx::{Op, Tx};
 use carafe_types::FsError;
 use carafe_types::record::{VolumeRecord, VolumeState};
 
-/// Volumes that are looked at at once.
-const PAGE: usize = 1000;
-
 impl Client {
     /// Gives the volume that lies exactly at `new.path` the id, name, parameters and settings of `new`; its quota is raised
     /// to the new capacity and never lowered. `None` if no ready volume lies there. If a record with this id is there, that is
@@ -28,7 +25,8 @@ impl Client {
         if let Some(there) = self.get_volume(&new.id).await? {
             return Ok(Some(there));
         }
-        let Some(old) = self.ready_volume_at(&new.path).await? else { return Ok(None) };
+        let here = |record: &VolumeRecord| record.path == new.path && record.state == VolumeState::Ready;
+        let Some(old) = self.find_volume(here).await? else { return Ok(None) };
         let Some(mut record) = self.run(|tx| adopt(tx, &old, new)).await? else {
             return Err(VolumeError::Contended(new.id.clone()));
         };
@@ -36,21 +34,6 @@ impl Client {
             record = self.expand_volume(&record.id, capacity).await?;
         }
         Ok(Some(record))
-    }
-
-    async fn ready_volume_at(&self, path: &str) -> Result<Option<VolumeRecord>, VolumeError> {
-        let mut after: Option<String> = None;
-        loop {
-            let page = self.list_volumes(after.as_deref(), PAGE).await?;
-            let here = |record: &&VolumeRecord| record.path == path && record.state == VolumeState::Ready;
-            if let Some(found) = page.iter().find(here) {
-                return Ok(Some(found.clone()));
-            }
-            match page.last() {
-                Some(last) if page.len() == PAGE => after = Some(last.id.clone()),
-                _ => return Ok(None),
-            }
-        }
     }
 }
 

@@ -131,15 +131,25 @@ impl Client {
 
     /// The volume whose path is, holds or lies in `path`.
     async fn volume_at(&self, path: &str) -> Result<Option<String>, VolumeError> {
+        let other = self.find_volume(|other| overlap(path, &other.path)).await?;
+        Ok(other.map(|other| format!("volume {}", other.id)))
+    }
+
+    /// The first volume that is `wanted`, in the order of ids.
+    pub(super) async fn find_volume(
+        &self,
+        wanted: impl Fn(&VolumeRecord) -> bool,
+    ) -> Result<Option<VolumeRecord>, VolumeError> {
         let mut after: Option<String> = None;
         loop {
             let page = self.list_volumes(after.as_deref(), PAGE).await?;
-            if let Some(other) = page.iter().find(|other| overlap(path, &other.path)) {
-                return Ok(Some(format!("volume {}", other.id)));
+            let last = page.last().filter(|_| page.len() == PAGE).map(|last| last.id.clone());
+            if let Some(found) = page.into_iter().find(&wanted) {
+                return Ok(Some(found));
             }
-            match page.last() {
-                Some(last) if page.len() == PAGE => after = Some(last.id.clone()),
-                _ => return Ok(None),
+            match last {
+                Some(last) => after = Some(last),
+                None => return Ok(None),
             }
         }
     }

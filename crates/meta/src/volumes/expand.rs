@@ -1,11 +1,12 @@
 //! Giving a volume more room.
 
+use super::modify::quota_of;
 use super::{VolumeError, counter, decode};
 use crate::client::Client;
 use crate::store::Key;
 use crate::tx::{Op, Tx};
 use carafe_types::FsError;
-use carafe_types::record::{QuotaRecord, VolumeRecord};
+use carafe_types::record::VolumeRecord;
 
 impl Client {
     /// Raises a volume's limit to `capacity` bytes. One that is as high already, or none, stays. It counts at once, also for
@@ -27,12 +28,7 @@ fn expand(tx: &mut Tx<'_>, id: &str, capacity: u64) -> Op<Option<VolumeRecord>> 
     if record.capacity == 0 || capacity <= record.capacity {
         return Ok(Some(record));
     }
-    let quota_key = Key::Quota(record.quota);
-    let bad = |what: String| {
-        FsError::Io(format!("quota {} of volume {id} {what}; run `carafe fsck`", record.quota.0))
-    };
-    let bytes = tx.record(&quota_key)?.ok_or_else(|| bad("is gone".to_owned()))?;
-    let mut quota = QuotaRecord::decode(&bytes).map_err(|e| bad(format!("is damaged ({e})")))?;
+    let (quota_key, mut quota) = quota_of(tx, &record)?;
     let more = counter(Some(capacity)) - counter(quota.limits.bytes);
     tx.same(&key)?;
     tx.same(&quota_key)?;

@@ -55,12 +55,7 @@ pub(super) fn set_settings(tx: &mut Tx<'_>, record: &VolumeRecord) -> Op<()> {
 
 /// Settings and, if told, the limit of inodes; what is left of it changes by the same number.
 fn change_quota(tx: &mut Tx<'_>, record: &VolumeRecord, inodes: Option<u64>) -> Op<()> {
-    let key = Key::Quota(record.quota);
-    let bad = |what: String| {
-        FsError::Io(format!("quota {} of volume {} {what}; run `carafe fsck`", record.quota.0, record.id))
-    };
-    let bytes = tx.record(&key)?.ok_or_else(|| bad("is gone".to_owned()))?;
-    let mut quota = QuotaRecord::decode(&bytes).map_err(|e| bad(format!("is damaged ({e})")))?;
+    let (key, mut quota) = quota_of(tx, record)?;
     let before = quota.clone();
     quota.settings.clone_from(&record.settings);
     if let Some(inodes) = inodes {
@@ -72,4 +67,15 @@ fn change_quota(tx: &mut Tx<'_>, record: &VolumeRecord, inodes: Option<u64>) -> 
         tx.put(key, quota.encode());
     }
     Ok(())
+}
+
+/// The quota of a volume, and the key of its record.
+pub(super) fn quota_of(tx: &mut Tx<'_>, record: &VolumeRecord) -> Op<(Key, QuotaRecord)> {
+    let key = Key::Quota(record.quota);
+    let bad = |what: String| {
+        FsError::Io(format!("quota {} of volume {} {what}; run `carafe fsck`", record.quota.0, record.id))
+    };
+    let bytes = tx.record(&key)?.ok_or_else(|| bad("is gone".to_owned()))?;
+    let quota = QuotaRecord::decode(&bytes).map_err(|e| bad(format!("is damaged ({e})")))?;
+    Ok((key, quota))
 }

@@ -76,8 +76,8 @@ impl Vfs {
         let handle = self.handle(fh).await?;
         handle.check_read()?;
         let quota = handle.node.state().attr.quota;
-        let most = self.meta.setting(quota, READ_AHEAD).and_then(|bytes| bytes.parse().ok());
-        let access = handle.note_read(offset, u64::from(size), most.unwrap_or(self.o.readahead_bytes));
+        let most = self.meta.setting(quota, READ_AHEAD).unwrap_or(self.o.readahead_bytes);
+        let access = handle.note_read(offset, u64::from(size), most);
         let bytes = self.read_node(&handle.node, offset, size as usize, &access).await?;
         self.counters.reads.add(1);
         self.counters.read_bytes.add(bytes.len() as u64);

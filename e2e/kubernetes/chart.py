@@ -3,6 +3,7 @@
 import glob
 import os
 
+import documented
 import kube
 from bed import CHART, DRIVER, MOUNTS, RELEASE, ROOT, SYSTEM
 from harness import scenario
@@ -59,7 +60,7 @@ def examples(t):
 
 @scenario(27, own_cluster=True, seconds=500)
 def quickstart(t):
-    """From nothing to a written file in 120 seconds with quickstart.enabled."""
+    """From nothing to a written file in 120 seconds with quickstart.enabled, by the commands of docs/kubernetes.md."""
     t.bed.uninstall_release()
     kube.in_node("sh", "-c", "mkdir -p /var/lib/carafe/quick && chown 65532:65532 /var/lib/carafe/quick")
     kube.apply({"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": "e2e-quick"}, "spec": {
@@ -67,9 +68,8 @@ def quickstart(t):
         "hostPath": {"path": "/var/lib/carafe/quick"}}})
     try:
         with t.timed("helm install to a written file", 120):
-            kube.run(["helm", "install", RELEASE, CHART, "-n", SYSTEM, *t.bed.image_arguments(), "--set", "quickstart.enabled=true",
-                      "--set", "quickstart.persistence.storageClassName=e2e-quick", "--timeout=3m"], seconds=200)
-            t.claim("try", storage_class="carafe-quickstart")
+            disk = ["--set", "quickstart.persistence.storageClassName=e2e-quick", "--timeout=3m"]
+            documented.run(t, documented.commands("Try it"), [*t.bed.image_arguments(), *disk])
             t.bound("try", 90)
             t.pod("user", ["try"])
             t.run("user", "echo written > /try/f && sync")

@@ -17,7 +17,7 @@ import kube
 from bed import Bed
 from harness import SCENARIOS, Context, Failure, Skipped
 
-import chart, clickhouse, faults, security, snapshots, speed, volumes  # noqa: E401,F401 - they register their scenarios
+import chart, clickhouse, documented, faults, kills, refusals, security, snapshots, speed, volumes  # noqa: E401,F401 - they register their scenarios
 
 
 def main():

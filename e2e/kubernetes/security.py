@@ -96,13 +96,14 @@ def foreign_mounts():
     return {l[4] for l in lines if "kubernetes.io~csi" in l[4] and "fuse.carafe" not in l}
 
 
-def static_volume(t, name, path):
+def static_volume(t, name, path, **attributes):
+    """A PersistentVolume of a folder of the file system, with a claim."""
     reference = {"name": "carafe-main", "namespace": SYSTEM}
     common = {"accessModes": ["ReadWriteMany"], "storageClassName": ""}
     kube.apply(
         {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": f"{t.namespace}-{name}"}, "spec": common | {
             "capacity": {"storage": "1Gi"}, "persistentVolumeReclaimPolicy": "Retain", "claimRef": {"name": name, "namespace": t.namespace},
-            "csi": {"driver": DRIVER, "volumeHandle": f"{t.namespace}-{name}", "volumeAttributes": {"path": path},
+            "csi": {"driver": DRIVER, "volumeHandle": f"{t.namespace}-{name}", "volumeAttributes": {"path": path} | attributes,
                     "nodeStageSecretRef": reference, "nodePublishSecretRef": reference}}},
         {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": name, "namespace": t.namespace},
          "spec": common | {"volumeName": f"{t.namespace}-{name}", "resources": {"requests": {"storage": "1Gi"}}}})

@@ -29,7 +29,7 @@ while True:
 """
 
 
-@scenario(30, seconds=900)
+@scenario(30, own_cluster=True, seconds=900)
 def killed_under_inserts(t):
     """Controller, Redis, S3 and node plugin killed under an insert loop of ClickHouse: no acknowledged row is lost."""
     classes(t)
@@ -54,17 +54,21 @@ def killed_under_inserts(t):
 
 
 def kill(namespace, prefix):
-    """Kills pods without any notice, as a crash of them all would."""
-    names = [p["metadata"]["name"] for p in kube.items("pods", namespace) if p["metadata"]["name"].startswith(prefix)]
-    kube.kubectl("-n", namespace, "delete", "pod", *names, "--grace-period=0", "--force", "--wait=false")
-    kube.wait("the killed pods are gone", 60, lambda: not [n for n in names if still_there(namespace, n)])
+    """Kills every process of some pods at once, as a crash of them all would, and waits until the kubelet has started them again."""
+    killed = containers(namespace, prefix)
+    pids = {line.split()[0]: line.split()[1] for line in kube.in_node("ctr", "-n", "k8s.io", "task", "ls").splitlines()[1:]}
+    kube.in_node("sh", "-c", "kill -9 " + " ".join(pids[container] for container in killed))
+    kube.wait("other containers run in their place", 120, lambda: len(now := containers(namespace, prefix)) == len(killed) and not now & killed)
 
 
-def still_there(namespace, name):
-    """Whether the pod that was killed is there: one of a StatefulSet comes back under its name."""
-    if not kube.exists("pod", name, namespace):
-        return False
-    return "deletionTimestamp" in kube.get("pod", name, namespace)["metadata"]
+def containers(namespace, prefix):
+    """The ids of the running containers of the pods whose names begin so."""
+    found = set()
+    for one in kube.items("pods", namespace):
+        if one["metadata"]["name"].startswith(prefix):
+            states = one["status"].get("containerStatuses", [])
+            found |= {state["containerID"].removeprefix("containerd://") for state in states if "running" in state["state"]}
+    return found
 
 
 def deployed(t):

@@ -17,7 +17,7 @@ import time, urllib.error, urllib.request
 batch = 0
 while True:
     batch += 1
-    sql = f"INSERT INTO acked SELECT {batch}, number FROM numbers(%d)"
+    sql = f"INSERT INTO acked SELECT {batch}, number, randomPrintableASCII(1000) FROM numbers(%d)"
     try:
         urllib.request.urlopen("http://%s:8123/", sql.encode(), 300).read()
         print("ok", batch, int(time.time()), flush=True)
@@ -35,7 +35,8 @@ def killed_under_inserts(t):
     classes(t)
     install(t, 0)
     t.ready(pod(0), 180)
-    query(t, 0, "CREATE TABLE acked (batch UInt32, n UInt32) ENGINE = MergeTree ORDER BY (batch, n) SETTINGS storage_policy = 'carafe'")
+    # Wide enough that parts go to the bucket: small files are kept in the store.
+    query(t, 0, "CREATE TABLE acked (batch UInt32, n UInt32, s String) ENGINE = MergeTree ORDER BY (batch, n) SETTINGS storage_policy = 'carafe'")
     script = LOADER % (BATCH, f"{host(0)}.{t.namespace}.svc")
     t.pod("loader", [], image=t.bed.images["clickhouse"], container={"command": ["python3", "-c", script]})
     goes_on(t, "loader", 120)

@@ -4,7 +4,7 @@ use crate::failure::{Exit, Failure, Outcome};
 use crate::secret::Secrets;
 use carafe_meta::store::{MetaStore, StoreError, StoreInfo};
 use carafe_types::record::Superblock;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use url::Url;
 
@@ -65,6 +65,11 @@ pub(crate) fn shown(text: &str) -> String {
     }
 }
 
+/// The folder that a metadata file would lie in, if it is not there.
+fn missing_folder(file: &Path) -> Option<&Path> {
+    file.parent().filter(|folder| !folder.as_os_str().is_empty() && !folder.exists())
+}
+
 /// Connects. `create` makes the embedded engine's file if it does not exist.
 pub(crate) async fn connect(url: &MetaUrl, secrets: &Secrets, create: bool) -> Outcome<Arc<dyn MetaStore>> {
     match url {
@@ -77,6 +82,11 @@ pub(crate) async fn connect(url: &MetaUrl, secrets: &Secrets, create: bool) -> O
             Ok(Arc::new(carafe_meta_redis::RedisStore::new(url.as_str(), &options)?))
         }
         MetaUrl::Embedded { path, .. } if !create && !path.exists() => Err(StoreError::NotFormatted.into()),
+        MetaUrl::Embedded { path, .. } if missing_folder(path).is_some() => {
+            let folder = missing_folder(path).unwrap_or(path).display();
+            let what = format!("the folder {folder} of the metadata file does not exist");
+            Err(Failure::new(Exit::Unreachable, what).next(format!("make it: `mkdir -p {folder}`")))
+        }
         MetaUrl::Embedded { path, options } => {
             let options = options.as_ref().map(|o| format!("?{o}")).unwrap_or_default();
             let url = format!("embedded://{}{options}", path.display());

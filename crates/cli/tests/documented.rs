@@ -58,12 +58,12 @@ impl Drop for Reader {
 #[test]
 fn the_commands_of_the_readme_run_on_a_file_and_a_folder() {
     let reader = Reader::new();
-    let (meta, bucket, mount) = (reader.path("var/demo.redb"), reader.path("bucket"), reader.path("mnt"));
+    let (meta, bucket, mount) = (reader.path("var"), reader.path("bucket"), reader.path("mnt"));
     let source = reader.path("etc");
     std::fs::create_dir(&source).unwrap();
     std::fs::write(format!("{source}/hosts"), "127.0.0.1 localhost\n").unwrap();
     let replaced = [
-        ("/var/lib/carafe/demo.redb", meta.as_str()),
+        ("/var/lib/carafe", meta.as_str()),
         ("/srv/demo", &bucket),
         ("/mnt/demo", &mount),
         ("/etc ", &format!("{source} ")),

@@ -304,3 +304,14 @@ fn files_below(dir: &Path) -> Vec<PathBuf> {
     }
     found
 }
+
+#[test]
+fn regression_format_below_a_missing_folder_says_to_make_the_folder() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, bucket) = (dir.path().join("missing"), dir.path().join("bucket"));
+    let meta = format!("embedded://{}", folder.join("meta.redb").display());
+    let output = carafe(&["format", &meta, "demo", "--bucket", &format!("file://{}", bucket.display())]);
+    assert_eq!(output.code, 3, "{}", output.stderr);
+    assert!(output.stderr.contains(&format!("mkdir -p {}", folder.display())), "{}", output.stderr);
+    assert!(!folder.exists());
+}

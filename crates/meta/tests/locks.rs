@@ -5,7 +5,7 @@
 mod common;
 
 use carafe_meta::store::MetaStore;
-use carafe_meta::{Client, LockRequest};
+use carafe_meta::{Client, ClientOptions, LockRequest};
 use carafe_types::record::{LockKind, LockType};
 use carafe_types::{FsError, InodeNo};
 use common::*;
@@ -94,4 +94,22 @@ async fn two_owners_of_one_mount_that_wait_for_each_other_are_told() {
     assert_eq!(a.lock_wait(&ME, &posix(f, 2, (0, 0), EX)).await, Err(FsError::Deadlock));
     a.lock(&ME, &posix(f, 2, (1, 1), None)).await.unwrap();
     first.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn regression_a_resumed_session_does_not_hold_the_locks_of_the_daemon_before() {
+    let (w, a, b, f) = two().await;
+    a.lock(&ME, &flock(f, 1, EX)).await.unwrap();
+    a.lock(&ME, &posix(f, 1, (0, 9), EX)).await.unwrap();
+    let options = ClientOptions { uuid: Some(a.session().uuid), ..ClientOptions::default() };
+    a.crash();
+    let again = Client::open(w.store.clone(), options).await.unwrap();
+    assert!(again.session().resumed);
+    assert!(again.lock_test(&posix(f, 2, (5, 5), EX)).await.unwrap().is_none());
+    again.lock(&ME, &flock(f, 2, EX)).await.unwrap();
+    again.lock(&ME, &posix(f, 2, (0, 9), EX)).await.unwrap();
+    assert_eq!(again.lock(&ME, &flock(f, 3, EX)).await, Err(FsError::WouldBlock), "its own locks count");
+    assert_eq!(b.lock(&ME, &flock(f, 1, EX)).await, Err(FsError::WouldBlock));
+    again.release_owner(f, LockKind::Flock, 2).await.unwrap();
+    b.lock(&ME, &flock(f, 1, EX)).await.unwrap();
 }

@@ -1,7 +1,7 @@
 //! flock and POSIX locks across sessions.
 //!
 //! A lock is one commit: the record is guessed from the last time it was seen (mostly absent), and a wrong guess brings the
-//! right one. Locks of dead sessions do not count. Who waits is named in the record and told when something is
+//! right one. Locks of dead sessions do not count, nor do, in a resumed session, those of the daemon before. Who waits is named in the record and told when something is
 //! released; a lost message costs at most a second.
 
 use super::{Client, Ctx, How, to_fs};
@@ -171,7 +171,7 @@ impl Client {
         self.learn_who_lives().await?;
         let mut record = self.run(|tx| lock::read(tx, request.ino)).await?;
         let dead = self.lock_state.0.lock().dead.clone();
-        record.held.retain(|h| !dead.contains(&h.by.session));
+        record.held.retain(|h| !dead.contains(&h.by.session) && !self.is_left_over(request.ino, h));
         Ok(lock::conflict(&record, &change, typ))
     }
 
@@ -219,7 +219,9 @@ impl Client {
         for asked in [false, true] {
             let dead = self.lock_state.0.lock().dead.clone();
             let is_dead = |s: SessionNo| dead.contains(&s);
-            match self.run_guessing(ino, |tx| lock::set(tx, ino, &change, &is_dead, wait)).await? {
+            let left_over = |h: &Held| self.is_left_over(ino, h);
+            match self.run_guessing(ino, |tx| lock::set(tx, ino, &change, &is_dead, &left_over, wait)).await?
+            {
                 Locked::Done => return Ok(None),
                 Locked::Blocked(other) if asked || other.by.session == self.session().no => {
                     return Ok(Some(other));
@@ -228,6 +230,15 @@ impl Client {
             }
         }
         Err(FsError::Io("a lock was neither taken nor refused".to_owned()))
+    }
+
+    /// Whether a lock is of the daemon whose session this one resumed: its descriptors died with its mount. Owners of this daemon stand in
+    /// `mine` before their locks are committed, so this is to be asked when the record has been read, not before.
+    fn is_left_over(&self, ino: InodeNo, h: &Held) -> bool {
+        let session = self.session();
+        session.resumed
+            && h.by.session == session.no
+            && !self.lock_state.0.lock().mine.contains(&(ino, h.kind, h.by.owner))
     }
 
     fn change(&self, ctx: &Ctx, r: &LockRequest) -> Change {

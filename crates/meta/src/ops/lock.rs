@@ -45,16 +45,18 @@ pub(crate) fn conflict(record: &LockRecord, change: &Change, typ: LockType) -> O
     others.find(|h| crosses(h) && excludes(h)).copied()
 }
 
-/// Takes, converts or drops a lock. `wait`: who is blocked is woken when something is released.
+/// Takes, converts or drops a lock. `dead` sessions hold nothing, nor does who is `left_over` of a daemon that died. `wait`: who is
+/// blocked is woken when something is released.
 pub(crate) fn set(
     tx: &mut Tx<'_>,
     ino: InodeNo,
     change: &Change,
     dead: &dyn Fn(SessionNo) -> bool,
+    left_over: &dyn Fn(&Held) -> bool,
     wait: bool,
 ) -> Op<Locked> {
     let mut record = read(tx, ino)?;
-    record.held.retain(|h| !dead(h.by.session));
+    record.held.retain(|h| !dead(h.by.session) && !left_over(h));
     record.waiters.retain(|s| !dead(*s));
     if let Some(other) = change.typ.and_then(|typ| conflict(&record, change, typ)) {
         if wait && !record.waiters.contains(&change.by.session) {

@@ -61,7 +61,11 @@ class Bed:
             "meta-url": f"redis://redis.{SERVICES}.svc:6379/0", "meta-password": PASSWORD,
             "access-key": "carafe", "secret-key": SECRET_KEY,
         }))
+        there = kube.run(["helm", "list", "-n", SYSTEM, "-q"]).split()
         kube.run(["helm", "upgrade", "--install", RELEASE, CHART, "-n", SYSTEM, *self.helm_arguments(), "--timeout=5m"], seconds=400)
+        if self.own_cluster and RELEASE in there:
+            # The image may be another one under the same name.
+            kube.kubectl("-n", SYSTEM, "rollout", "restart", f"daemonset/{RELEASE}-node", f"deployment/{RELEASE}-controller")
         kube.kubectl("-n", SYSTEM, "rollout", "status", f"daemonset/{RELEASE}-node", "--timeout=120s", seconds=130)
         kube.kubectl("-n", SYSTEM, "rollout", "status", f"deployment/{RELEASE}-controller", "--timeout=120s", seconds=130)
         kube.wait("the driver is registered on every node", 60, self.registered)

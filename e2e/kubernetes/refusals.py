@@ -118,7 +118,7 @@ def bucket_goes_and_comes(t):
         t.claim("fresh", storage_class=class_name(t, "fresh"))
         t.pod("uses-alone", ["alone"], wait=False)
         told(t, "fresh", ["Unavailable", f"s3.{SERVICES}.svc"], 180)
-        told(t, "uses-alone", ["Unavailable", f"s3.{SERVICES}.svc"], 180)
+        told(t, "uses-alone", ["FailedMount", f"s3.{SERVICES}.svc"], 180)
     finally:
         t.bed.start_service("s3")
     t.bound("fresh", 240)

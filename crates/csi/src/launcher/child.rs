@@ -150,6 +150,11 @@ impl Starter for ChildProcess {
     fn owns(&self, entry: &MountEntry) -> bool {
         entry.fs_type == self.0.fs_type
     }
+
+    fn last_words(&self, point: &Path) -> Option<String> {
+        let text = tail(&self.log_path(point), 0);
+        text.lines().last().map(str::to_owned)
+    }
 }
 
 impl ChildProcess {
@@ -254,5 +259,20 @@ mod tests {
             "--no-cache-disk",
         ];
         assert_eq!(arguments(&usual, &own, point), expected.map(OsString::from));
+    }
+
+    #[test]
+    fn regression_the_last_line_of_a_mounts_log_tells_why_it_is_not_ready() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = ChildOptions {
+            program: "carafe".into(),
+            arguments: Vec::new(),
+            logs: dir.path().to_owned(),
+            fs_type: "fuse.carafe".into(),
+        };
+        std::fs::write(dir.path().join("m1.log"), "opened\nbucket s3://b does not answer\n").unwrap();
+        let child = ChildProcess::new(options);
+        let said = child.last_words(Path::new("/base/mnt/m1"));
+        assert_eq!(said.as_deref(), Some("bucket s3://b does not answer"));
     }
 }

@@ -187,6 +187,12 @@ pub trait Starter: Send + Sync + 'static {
 
     /// See [`MountLauncher::owns`].
     fn owns(&self, entry: &MountEntry) -> bool;
+
+    /// The last that whoever serves `point`, or tries to, has said; for the error when it is not ready in time.
+    fn last_words(&self, point: &Path) -> Option<String> {
+        let _ = point;
+        None
+    }
 }
 
 /// What serves a mount.

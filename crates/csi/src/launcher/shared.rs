@@ -79,7 +79,9 @@ impl<S: Starter> MountLauncher for SharedMounts<S> {
         match tokio::time::timeout(limit, self.0.ensure(address)).await {
             Ok(result) => result,
             Err(_) => {
-                let log = "the mount before it may still be storing what was written".to_owned();
+                let log = self.0.last_words(address).unwrap_or_else(|| {
+                    "the mount before it may still be storing what was written".to_owned()
+                });
                 Err(LaunchError::NotReady { file_system, limit, log })
             }
         }
@@ -130,6 +132,11 @@ impl<S: Starter> Inner<S> {
             Some(Health::Alive) => Ok(source),
             _ => Err(LaunchError::Stalled { mount_point: point }),
         }
+    }
+
+    fn last_words(&self, address: &FsAddress) -> Option<String> {
+        let point = self.folder().ok()?.join(MountId::of(address).as_str());
+        self.starter.last_words(&point)
     }
 
     /// The folder of the mounts as the mount table shows it.

@@ -10,7 +10,11 @@ use carafe_csi::FsAddress;
 use carafe_csi::store::{Connect, StoreError};
 use carafe_meta::{Client, ClientOptions};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::Mutex;
+
+/// How long a bucket may take to answer: less than a call has for store and bucket together, or the store would be blamed.
+const BUCKET_LIMIT: Duration = Duration::from_secs(15);
 
 /// Opens metadata clients for the controller.
 pub(super) struct Connector {
@@ -71,7 +75,9 @@ impl Connector {
             return Err(Failure::new(Exit::Refused, what));
         }
         // A volume that no node could mount is not to be promised.
-        let bucket = bucket::open(&superblock, &secrets).await?;
+        let opening = tokio::time::timeout(BUCKET_LIMIT, bucket::open(&superblock, &secrets));
+        let endpoint = superblock.bucket_options.get(bucket::ENDPOINT);
+        let bucket = opening.await.unwrap_or_else(|_| Err(bucket_is_silent(&superblock.bucket, endpoint)))?;
         let role = "csi controller".to_owned();
         let allow_volatile = self.allow_volatile;
         let options = ClientOptions { role, allow_volatile, ..ClientOptions::default() };
@@ -82,6 +88,16 @@ impl Connector {
     }
 }
 
+/// `endpoint` is what was given to `format`, if anything was.
+fn bucket_is_silent(bucket: &str, endpoint: Option<&String>) -> Failure {
+    let endpoint = endpoint.map(|endpoint| format!(" at {endpoint}")).unwrap_or_default();
+    let limit = BUCKET_LIMIT.as_secs();
+    let what = format!(
+        "bucket {bucket}{endpoint} did not answer within {limit} s: check the endpoint and the network"
+    );
+    Failure::new(Exit::Unreachable, what)
+}
+
 fn refused(failure: Failure) -> StoreError {
     let what = failure.to_string();
     match failure.exit() {
@@ -89,5 +105,18 @@ fn refused(failure: Failure) -> StoreError {
         Exit::Denied => StoreError::Unauthenticated(what),
         Exit::Refused => StoreError::Unusable(what),
         Exit::Unreachable | Exit::Failed | Exit::Findings => StoreError::Unavailable(what),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn regression_a_silent_bucket_is_named_and_not_the_store() {
+        let endpoint = "http://s3:8333".to_owned();
+        let error = refused(bucket_is_silent("s3://b/p", Some(&endpoint)));
+        let names_it = |what: &str| what.contains("bucket s3://b/p at http://s3:8333 did not answer");
+        assert!(matches!(&error, StoreError::Unavailable(what) if names_it(what)), "{error}");
     }
 }

@@ -10,6 +10,8 @@
 use crate::attr::Nodes;
 use crate::control::Control;
 use crate::killed::{Waiting, Waits};
+use crate::options::MountOptions;
+use crate::stats::{Call, FuseStats, Op};
 use crate::vfs::{Ctx, Vfs, brief};
 use carafe_types::{EntryName, FsError, FsResult, InodeNo};
 use fuser::{INodeNo, Request};
@@ -27,6 +29,7 @@ pub(crate) struct Adapter {
     pub(crate) vfs: Arc<Vfs>,
     pub(crate) nodes: Nodes,
     pub(crate) control: Option<Arc<dyn Control>>,
+    stats: Arc<FuseStats>,
     runtime: Handle,
     waiting: Arc<Waiting>,
 }
@@ -35,13 +38,14 @@ pub(crate) struct Adapter {
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 impl Adapter {
-    pub(crate) fn new(
-        vfs: Arc<Vfs>,
-        runtime: Handle,
-        nodes: Nodes,
-        control: Option<Arc<dyn Control>>,
-    ) -> Self {
-        Adapter { vfs, nodes, control, runtime, waiting: Arc::default() }
+    pub(crate) fn new(vfs: Arc<Vfs>, runtime: Handle, nodes: Nodes, options: &MountOptions) -> Self {
+        let (control, stats) = (options.control.clone(), options.stats.clone());
+        Adapter { vfs, nodes, control, stats, runtime, waiting: Arc::default() }
+    }
+
+    /// A request was read: its time begins.
+    pub(crate) fn begin(&self, op: Op) -> Call {
+        self.stats.begin(op)
     }
 
     /// The calls that wait, for who lets go of killed callers.

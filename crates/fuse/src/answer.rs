@@ -7,8 +7,9 @@
 
 use crate::attr::{Nodes, absent};
 use crate::errno::report;
+use crate::stats::Call;
 use crate::vfs::{Entry, Lookup, Opened};
-use carafe_types::FsResult;
+use carafe_types::{FsError, FsResult};
 use fuser::{
     Errno, FileHandle, FopenFlags, Generation, ReplyAttr, ReplyCreate, ReplyEmpty, ReplyEntry, ReplyOpen,
     ReplyWrite, ReplyXattr,
@@ -50,46 +51,57 @@ refuse!(
 );
 
 /// Hands the value to `send`, or sends the error.
-pub(crate) fn answer<R: Refuse, T>(
-    call: &'static str,
-    reply: R,
-    result: FsResult<T>,
-    send: impl FnOnce(R, T),
-) {
+pub(crate) fn answer<R: Refuse, T>(call: Call, reply: R, result: FsResult<T>, send: impl FnOnce(R, T)) {
     match result {
-        Ok(value) => send(reply, value),
-        Err(error) => reply.refuse(report(call, &error)),
+        Ok(value) => {
+            call.done();
+            send(reply, value);
+        }
+        Err(error) => refuse(call, reply, &error),
     }
 }
 
-pub(crate) fn empty(call: &'static str, reply: ReplyEmpty, result: FsResult<()>) {
+/// Sends the error of a failed call.
+pub(crate) fn refuse(call: Call, reply: impl Refuse, error: &FsError) {
+    let errno = report(call.op().name(), error);
+    call.failed(errno);
+    reply.refuse(errno);
+}
+
+pub(crate) fn empty(call: Call, reply: ReplyEmpty, result: FsResult<()>) {
     answer(call, reply, result, |reply, ()| reply.ok());
 }
 
 /// A name that was made or found.
-pub(crate) fn entry(call: &'static str, nodes: Nodes, reply: ReplyEntry, result: FsResult<Entry>) {
+pub(crate) fn entry(call: Call, nodes: Nodes, reply: ReplyEntry, result: FsResult<Entry>) {
     answer(call, reply, result, |reply, e| {
         reply.entry_with_ttls(&e.fresh_attr_ttl(), &e.ttl, &nodes.attr(&e.attr), GENERATION);
     });
 }
 
 /// A name that was looked for. An absent one with a lifetime is a negative entry: node id 0.
-pub(crate) fn lookup(nodes: Nodes, reply: ReplyEntry, result: FsResult<Lookup>) {
+pub(crate) fn lookup(call: Call, nodes: Nodes, reply: ReplyEntry, result: FsResult<Lookup>) {
     match result {
-        Ok(Lookup::Found(e)) => entry("lookup", nodes, reply, Ok(e)),
-        Ok(Lookup::Absent { ttl }) if ttl > Duration::ZERO => reply.entry(&ttl, &absent(), GENERATION),
-        Ok(Lookup::Absent { .. }) => reply.error(Errno::ENOENT),
-        Err(error) => reply.error(report("lookup", &error)),
+        Ok(Lookup::Found(e)) => entry(call, nodes, reply, Ok(e)),
+        Ok(Lookup::Absent { ttl }) => {
+            call.failed(Errno::ENOENT);
+            if ttl > Duration::ZERO {
+                reply.entry(&ttl, &absent(), GENERATION);
+            } else {
+                reply.error(Errno::ENOENT);
+            }
+        }
+        Err(error) => refuse(call, reply, &error),
     }
 }
 
-pub(crate) fn attr(call: &'static str, nodes: Nodes, reply: ReplyAttr, result: FsResult<Entry>) {
+pub(crate) fn attr(call: Call, nodes: Nodes, reply: ReplyAttr, result: FsResult<Entry>) {
     answer(call, reply, result, |reply, e| reply.attr(&e.ttl, &nodes.attr(&e.attr)));
 }
 
-pub(crate) fn created(nodes: Nodes, reply: ReplyCreate, result: FsResult<(Entry, Opened)>) {
+pub(crate) fn created(call: Call, nodes: Nodes, reply: ReplyCreate, result: FsResult<(Entry, Opened)>) {
     // One lifetime for name and attributes is all that `fuser` sends here, and the inode is new to the kernel.
-    answer("create", reply, result, |reply, (e, o)| {
+    answer(call, reply, result, |reply, (e, o)| {
         reply.created(
             &e.fresh_attr_ttl(),
             &nodes.attr(&e.attr),
@@ -100,8 +112,8 @@ pub(crate) fn created(nodes: Nodes, reply: ReplyCreate, result: FsResult<(Entry,
     });
 }
 
-pub(crate) fn opened(reply: ReplyOpen, result: FsResult<Opened>) {
-    answer("open", reply, result, |reply, o| reply.opened(FileHandle(o.fh), open_flags(&o)));
+pub(crate) fn opened(call: Call, reply: ReplyOpen, result: FsResult<Opened>) {
+    answer(call, reply, result, |reply, o| reply.opened(FileHandle(o.fh), open_flags(&o)));
 }
 
 fn open_flags(o: &Opened) -> FopenFlags {
@@ -112,15 +124,16 @@ fn open_flags(o: &Opened) -> FopenFlags {
     flags
 }
 
-pub(crate) fn written(call: &'static str, reply: ReplyWrite, result: FsResult<u32>) {
+pub(crate) fn written(call: Call, reply: ReplyWrite, result: FsResult<u32>) {
     answer(call, reply, result, |reply, n| reply.written(n));
 }
 
 /// The value of an attribute, or its size if the caller gave no room (`size` 0).
-pub(crate) fn xattr(call: &'static str, size: u32, reply: ReplyXattr, result: FsResult<impl AsRef<[u8]>>) {
+pub(crate) fn xattr(call: Call, size: u32, reply: ReplyXattr, result: FsResult<impl AsRef<[u8]>>) {
+    let fits = |value: &[u8]| size == 0 || value.len() <= size as usize;
+    let result = result.and_then(|value| if fits(value.as_ref()) { Ok(value) } else { Err(FsError::Range) });
     answer(call, reply, result, |reply, value| match value.as_ref() {
         value if size == 0 => reply.size(value.len() as u32),
-        value if value.len() > size as usize => reply.error(Errno::ERANGE),
         value => reply.data(value),
     });
 }

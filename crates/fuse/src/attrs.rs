@@ -4,6 +4,7 @@ use crate::adapter::{Adapter, ctx};
 use crate::answer::{self, answer};
 use crate::attr::to_timestamp;
 use crate::control;
+use crate::stats::Op;
 use crate::sys::{SetattrExtra, setattr_extra};
 use crate::vfs::{SetAttr, StatFs, XattrMode};
 use bytes::Bytes;
@@ -54,9 +55,10 @@ impl Adapter {
         fh: Option<FileHandle>,
         reply: ReplyAttr,
     ) {
+        let call = self.begin(Op::Getattr);
         let (vfs, nodes, ino) = (self.vfs.clone(), self.nodes, self.inode(ino));
         self.serve(request, async move {
-            answer::attr("getattr", nodes, reply, vfs.getattr(ino, fh.map(|f| f.0)).await);
+            answer::attr(call, nodes, reply, vfs.getattr(ino, fh.map(|f| f.0)).await);
         });
     }
 
@@ -68,23 +70,26 @@ impl Adapter {
         wanted: Wanted,
         reply: ReplyAttr,
     ) {
+        let call = self.begin(Op::Setattr);
         let (vfs, nodes, ino, ctx) = (self.vfs.clone(), self.nodes, self.inode(ino), ctx(request));
         let change = wanted.resolve(setattr_extra(request), self.vfs.now());
         self.serve(request, async move {
-            answer::attr("setattr", nodes, reply, vfs.setattr(&ctx, ino, fh.map(|f| f.0), &change).await);
+            answer::attr(call, nodes, reply, vfs.setattr(&ctx, ino, fh.map(|f| f.0), &change).await);
         });
     }
 
     pub(crate) fn do_readlink(&self, request: &Request, ino: INodeNo, reply: ReplyData) {
+        let call = self.begin(Op::Readlink);
         let (vfs, ino) = (self.vfs.clone(), self.inode(ino));
         self.serve(request, async move {
-            answer("readlink", reply, vfs.readlink(ino).await, |reply, target| reply.data(&target));
+            answer(call, reply, vfs.readlink(ino).await, |reply, target| reply.data(&target));
         });
     }
 
     /// Never waits: kubelets and databases ask it while the store is down, and must not hang.
     pub(crate) fn do_statfs(&self, ino: INodeNo, reply: ReplyStatfs) {
-        answer("statfs", reply, self.vfs.statfs(self.inode(ino)), |reply, s: StatFs| {
+        let call = self.begin(Op::Statfs);
+        answer(call, reply, self.vfs.statfs(self.inode(ino)), |reply, s: StatFs| {
             let free = s.free_bytes / STATFS_BLOCK;
             reply.statfs(
                 s.total_bytes / STATFS_BLOCK,
@@ -107,6 +112,7 @@ impl Adapter {
         size: u32,
         reply: ReplyXattr,
     ) {
+        let call = self.begin(Op::Getxattr);
         let (vfs, ino, control) = (self.vfs.clone(), self.inode(ino), self.control.clone());
         let name = attribute(name);
         self.serve(request, async move {
@@ -115,7 +121,7 @@ impl Adapter {
                 Ok(name) => vfs.getxattr(ino, &name).await,
                 Err(e) => Err(e),
             };
-            answer::xattr("getxattr", size, reply, value);
+            answer::xattr(call, size, reply, value);
         });
     }
 
@@ -128,6 +134,7 @@ impl Adapter {
         flags: i32,
         reply: ReplyEmpty,
     ) {
+        let call = self.begin(Op::Setxattr);
         let (vfs, ino, ctx) = (self.vfs.clone(), self.inode(ino), ctx(request));
         let control = self.control.clone();
         let wanted = attribute(name).and_then(|n| xattr_mode(flags).map(|m| (n, m)));
@@ -140,11 +147,12 @@ impl Adapter {
                 Ok((name, mode)) => vfs.setxattr(&ctx, ino, &name, value, mode).await,
                 Err(e) => Err(e),
             };
-            answer::empty("setxattr", reply, done);
+            answer::empty(call, reply, done);
         });
     }
 
     pub(crate) fn do_listxattr(&self, request: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
+        let call = self.begin(Op::Listxattr);
         let (vfs, ino) = (self.vfs.clone(), self.inode(ino));
         self.serve(request, async move {
             let names = vfs.listxattr(ino).await.map(|names| {
@@ -155,11 +163,12 @@ impl Adapter {
                 }
                 list
             });
-            answer::xattr("listxattr", size, reply, names);
+            answer::xattr(call, size, reply, names);
         });
     }
 
     pub(crate) fn do_removexattr(&self, request: &Request, ino: INodeNo, name: &OsStr, reply: ReplyEmpty) {
+        let call = self.begin(Op::Removexattr);
         let (vfs, ino, ctx) = (self.vfs.clone(), self.inode(ino), ctx(request));
         let name = attribute(name);
         self.serve(request, async move {
@@ -168,7 +177,7 @@ impl Adapter {
                 Ok(name) => vfs.removexattr(&ctx, ino, &name).await,
                 Err(e) => Err(e),
             };
-            answer::empty("removexattr", reply, done);
+            answer::empty(call, reply, done);
         });
     }
 }

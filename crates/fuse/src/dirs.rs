@@ -3,6 +3,7 @@
 use crate::adapter::{Adapter, ctx};
 use crate::answer::{self, GENERATION, answer};
 use crate::attr::to_file_type;
+use crate::stats::Op;
 use crate::vfs::{DirItem, DirPage};
 use carafe_types::{Attr, FsResult, QuotaId, Timestamp};
 use fuser::{
@@ -19,10 +20,11 @@ const PAGE_PLUS: usize = 256;
 
 impl Adapter {
     pub(crate) fn do_opendir(&self, request: &Request, ino: INodeNo, reply: ReplyOpen) {
+        let call = self.begin(Op::Opendir);
         let (vfs, ino, ctx) = (self.vfs.clone(), self.inode(ino), ctx(request));
         self.serve_to_end(async move {
             let opened = vfs.opendir(&ctx, ino).await;
-            answer("opendir", reply, opened, |reply, fh| reply.opened(FileHandle(fh), FopenFlags::empty()));
+            answer(call, reply, opened, |reply, fh| reply.opened(FileHandle(fh), FopenFlags::empty()));
         });
     }
 
@@ -33,6 +35,7 @@ impl Adapter {
         cookie: u64,
         mut reply: ReplyDirectory,
     ) {
+        let call = self.begin(Op::Readdir);
         let (vfs, nodes) = (self.vfs.clone(), self.nodes);
         self.serve(request, async move {
             let page: FsResult<DirPage> = vfs.readdir(fh.0, cookie, PAGE, false).await;
@@ -44,9 +47,10 @@ impl Adapter {
                             break;
                         }
                     }
+                    call.done();
                     reply.ok();
                 }
-                Err(e) => answer("readdir", reply, Err::<(), _>(e), |_, ()| ()),
+                Err(e) => answer::refuse(call, reply, &e),
             }
         });
     }
@@ -58,6 +62,7 @@ impl Adapter {
         cookie: u64,
         mut reply: ReplyDirectoryPlus,
     ) {
+        let call = self.begin(Op::Readdirplus);
         let (vfs, nodes) = (self.vfs.clone(), self.nodes);
         self.serve(request, async move {
             match vfs.readdir(fh.0, cookie, PAGE_PLUS, true).await {
@@ -73,21 +78,24 @@ impl Adapter {
                             break;
                         }
                     }
+                    call.done();
                     reply.ok();
                 }
-                Err(e) => answer("readdirplus", reply, Err::<(), _>(e), |_, ()| ()),
+                Err(e) => answer::refuse(call, reply, &e),
             }
         });
     }
 
     pub(crate) fn do_releasedir(&self, fh: FileHandle, reply: ReplyEmpty) {
+        let call = self.begin(Op::Releasedir);
         let vfs = self.vfs.clone();
-        self.serve_to_end(async move { answer::empty("releasedir", reply, vfs.releasedir(fh.0).await) });
+        self.serve_to_end(async move { answer::empty(call, reply, vfs.releasedir(fh.0).await) });
     }
 
     pub(crate) fn do_fsyncdir(&self, request: &Request, fh: FileHandle, reply: ReplyEmpty) {
+        let call = self.begin(Op::Fsyncdir);
         let vfs = self.vfs.clone();
-        self.serve(request, async move { answer::empty("fsyncdir", reply, vfs.fsyncdir(fh.0).await) });
+        self.serve(request, async move { answer::empty(call, reply, vfs.fsyncdir(fh.0).await) });
     }
 }
 

@@ -37,6 +37,48 @@ pub(crate) fn errno(error: &FsError) -> Errno {
     }
 }
 
+/// The name of an errno that [`errno`] or a call gives; `other` for the rest.
+pub(crate) fn name(errno: i32) -> &'static str {
+    macro_rules! names {
+        ($($name:ident),*) => {
+            match errno {
+                $(libc::$name => stringify!($name),)*
+                _ => "other",
+            }
+        };
+    }
+    names!(
+        E2BIG,
+        EACCES,
+        EAGAIN,
+        EBADF,
+        EDEADLK,
+        EDQUOT,
+        EEXIST,
+        EFBIG,
+        EINVAL,
+        EIO,
+        EISDIR,
+        ELOOP,
+        EMLINK,
+        ENAMETOOLONG,
+        ENODATA,
+        ENOENT,
+        ENOLCK,
+        ENOSPC,
+        ENOTDIR,
+        ENOTEMPTY,
+        ENXIO,
+        EOPNOTSUPP,
+        EPERM,
+        ERANGE,
+        EROFS,
+        ESTALE,
+        EXDEV,
+        EINTR
+    )
+}
+
 /// The errno of a failed call; what an errno cannot say goes to the log.
 pub(crate) fn report(call: &'static str, error: &FsError) -> Errno {
     match error {

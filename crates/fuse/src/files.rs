@@ -2,6 +2,7 @@
 
 use crate::adapter::{Adapter, ctx};
 use crate::answer::{self, answer};
+use crate::stats::Op;
 use crate::sys;
 use crate::vfs::{Falloc, SeekWhence};
 use bytes::Bytes;
@@ -16,10 +17,11 @@ const COPY_MAX: u64 = 2 << 30;
 
 impl Adapter {
     pub(crate) fn do_open(&self, request: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
+        let call = self.begin(Op::Open);
         let (vfs, ino, ctx) = (self.vfs.clone(), self.inode(ino), ctx(request));
         let kills = sys::open_kills_set_id(request);
         self.serve_to_end(async move {
-            answer::opened(reply, vfs.open(&ctx, ino, flags.0, kills).await);
+            answer::opened(call, reply, vfs.open(&ctx, ino, flags.0, kills).await);
         });
     }
 
@@ -31,9 +33,10 @@ impl Adapter {
         size: u32,
         reply: ReplyData,
     ) {
+        let call = self.begin(Op::Read);
         let vfs = self.vfs.clone();
         self.serve(request, async move {
-            answer("read", reply, vfs.read(fh.0, offset, size).await, |reply, data| reply.data(&data));
+            answer(call, reply, vfs.read(fh.0, offset, size).await, |reply, data| reply.data(&data));
         });
     }
 
@@ -46,6 +49,7 @@ impl Adapter {
         flags: WriteFlags,
         reply: ReplyWrite,
     ) {
+        let call = self.begin(Op::Write);
         let vfs = self.vfs.clone();
         let kills = flags.contains(WriteFlags::FUSE_WRITE_KILL_SUIDGID);
         // Pages of a mapping: they belong where they are, whatever the handle that the kernel picked for them says.
@@ -58,28 +62,31 @@ impl Adapter {
             } else {
                 vfs.write(fh.0, offset, data, kills).await
             };
-            answer::written("write", reply, written);
+            answer::written(call, reply, written);
         });
     }
 
     pub(crate) fn do_flush(&self, fh: FileHandle, owner: LockOwner, reply: ReplyEmpty) {
+        let call = self.begin(Op::Flush);
         let vfs = self.vfs.clone();
         self.serve_to_end(async move {
-            answer::empty("close", reply, vfs.flush(fh.0, owner.0).await);
+            answer::empty(call, reply, vfs.flush(fh.0, owner.0).await);
         });
     }
 
     pub(crate) fn do_release(&self, fh: FileHandle, flock: Option<LockOwner>, reply: ReplyEmpty) {
+        let call = self.begin(Op::Release);
         let vfs = self.vfs.clone();
         self.serve_to_end(async move {
-            answer::empty("release", reply, vfs.release(fh.0, flock.map(|o| o.0)).await);
+            answer::empty(call, reply, vfs.release(fh.0, flock.map(|o| o.0)).await);
         });
     }
 
     pub(crate) fn do_fsync(&self, request: &Request, fh: FileHandle, datasync: bool, reply: ReplyEmpty) {
+        let call = self.begin(Op::Fsync);
         let vfs = self.vfs.clone();
         self.serve(request, async move {
-            answer::empty("fsync", reply, vfs.fsync(fh.0, datasync).await);
+            answer::empty(call, reply, vfs.fsync(fh.0, datasync).await);
         });
     }
 
@@ -91,13 +98,14 @@ impl Adapter {
         mode: i32,
         reply: ReplyEmpty,
     ) {
+        let call = self.begin(Op::Fallocate);
         let (vfs, ctx) = (self.vfs.clone(), ctx(request));
         self.serve(request, async move {
             let done = match falloc(mode) {
                 Ok(mode) => vfs.fallocate(&ctx, fh.0, mode, offset, len).await,
                 Err(e) => Err(e),
             };
-            answer::empty("fallocate", reply, done);
+            answer::empty(call, reply, done);
         });
     }
 
@@ -109,13 +117,14 @@ impl Adapter {
         whence: i32,
         reply: ReplyLseek,
     ) {
+        let call = self.begin(Op::Lseek);
         let vfs = self.vfs.clone();
         self.serve(request, async move {
             let found = match seek(offset, whence) {
                 Ok((offset, whence)) => vfs.lseek(fh.0, offset, whence).await,
                 Err(e) => Err(e),
             };
-            answer("lseek", reply, found, |reply, at| reply.offset(i64::try_from(at).unwrap_or(i64::MAX)));
+            answer(call, reply, found, |reply, at| reply.offset(i64::try_from(at).unwrap_or(i64::MAX)));
         });
     }
 
@@ -127,11 +136,12 @@ impl Adapter {
         len: u64,
         reply: ReplyWrite,
     ) {
+        let call = self.begin(Op::CopyFileRange);
         let (vfs, ctx) = (self.vfs.clone(), ctx(request));
         let len = len.min(COPY_MAX);
         self.serve(request, async move {
             let copied = vfs.copy_file_range(&ctx, (from.0.0, from.1), (to.0.0, to.1), len).await;
-            answer::written("copy_file_range", reply, copied.map(|n| n as u32));
+            answer::written(call, reply, copied.map(|n| n as u32));
         });
     }
 }

@@ -3,6 +3,7 @@
 use crate::adapter::Adapter;
 use crate::attrs::Wanted;
 use crate::locks::Range;
+use crate::stats::Op;
 use crate::{kernel, names};
 use fuser::{
     AccessFlags, BsdFileFlags, CopyFileRangeFlags, Errno, FileHandle, Filesystem, INodeNo, IoctlFlags,
@@ -59,23 +60,23 @@ impl Filesystem for Adapter {
     }
 
     fn mknod(&self, r: &Req, parent: Ino, name: &OsStr, mode: u32, _: u32, rdev: u32, reply: ReplyEntry) {
-        self.do_make("mknod", r, (parent, name), names::special(r, mode, rdev), reply);
+        self.do_make(Op::Mknod, r, (parent, name), names::special(r, mode, rdev), reply);
     }
 
     fn mkdir(&self, r: &Req, parent: Ino, name: &OsStr, mode: u32, _: u32, reply: ReplyEntry) {
-        self.do_make("mkdir", r, (parent, name), Ok(names::directory(r, mode)), reply);
+        self.do_make(Op::Mkdir, r, (parent, name), Ok(names::directory(r, mode)), reply);
     }
 
     fn symlink(&self, r: &Req, parent: Ino, name: &OsStr, target: &Path, reply: ReplyEntry) {
-        self.do_make("symlink", r, (parent, name), names::symlink(r, target), reply);
+        self.do_make(Op::Symlink, r, (parent, name), names::symlink(r, target), reply);
     }
 
     fn unlink(&self, r: &Req, parent: Ino, name: &OsStr, reply: ReplyEmpty) {
-        self.do_remove("unlink", r, parent, name, reply);
+        self.do_remove(Op::Unlink, r, parent, name, reply);
     }
 
     fn rmdir(&self, r: &Req, parent: Ino, name: &OsStr, reply: ReplyEmpty) {
-        self.do_remove("rmdir", r, parent, name, reply);
+        self.do_remove(Op::Rmdir, r, parent, name, reply);
     }
 
     fn rename(

@@ -5,6 +5,7 @@
 //! - [`mount()`] negotiates with the kernel, serves, and unmounts;
 //! - requests are polled where they are read and move to the runtime when they have to wait (`adapter`);
 //! - failures become errno in one exhaustive table (`errno`);
+//! - requests are counted by kind and outcome ([`FuseStats`]);
 //! - what the kernel keeps is voided by notifications, for the vfs (`notify`);
 //! - [`table`] reads the mount table, which answers even where a mount does not;
 //! - [`Control`] carries questions of the command line to the daemon.
@@ -27,6 +28,7 @@ mod mount;
 mod names;
 mod notify;
 mod options;
+mod stats;
 #[expect(unsafe_code, reason = "reads the parts of a request that fuser does not pass on")]
 mod sys;
 pub mod table;
@@ -35,3 +37,4 @@ mod vfs;
 pub use control::Control;
 pub use mount::{MountError, Mounted, mount, unmount};
 pub use options::MountOptions;
+pub use stats::{FuseStats, OpStats};

@@ -8,7 +8,7 @@
 
 use crate::adapter::Adapter;
 use crate::answer::{self, answer};
-use crate::errno::report;
+use crate::stats::Op;
 use crate::sys;
 use crate::vfs::LockRequest;
 use carafe_types::record::{Held, LockKind, LockType};
@@ -31,13 +31,14 @@ pub(crate) struct Range {
 
 impl Adapter {
     pub(crate) fn do_getlk(&self, request: &Request, fh: FileHandle, range: Range, reply: ReplyLock) {
+        let call = self.begin(Op::Getlk);
         let vfs = self.vfs.clone();
         self.serve(request, async move {
             let held = match lock_request(LockKind::Posix, range) {
                 Ok(lock) => vfs.getlk(fh.0, &lock).await,
                 Err(e) => Err(e),
             };
-            answer("getlk", reply, held, |reply, held: Option<Held>| match held {
+            answer(call, reply, held, |reply, held: Option<Held>| match held {
                 Some(h) => reply.locked(h.start, kernel_end(h.end), type_number(h.typ), h.pid),
                 None => reply.locked(0, 0, i32::from(libc::F_UNLCK as i16), 0),
             });
@@ -52,20 +53,24 @@ impl Adapter {
         wait: bool,
         reply: ReplyEmpty,
     ) {
+        let call = self.begin(Op::Setlk);
         let vfs = self.vfs.clone();
         let kind = if sys::is_flock(request) { LockKind::Flock } else { LockKind::Posix };
         let caller = request.pid();
         self.serve_to_end(async move {
             let lock = match lock_request(kind, range) {
                 Ok(lock) => lock,
-                Err(e) => return reply.error(report("lock", &e)),
+                Err(e) => return answer::refuse(call, reply, &e),
             };
             loop {
                 let done = vfs.setlk(fh.0, &lock, wait.then_some(SIGNAL_CHECK)).await;
                 match done {
                     Err(FsError::WouldBlock) if wait && !signal_pending(caller) => {}
-                    Err(FsError::WouldBlock) if wait => return reply.error(Errno::EINTR),
-                    done => return answer::empty("lock", reply, done),
+                    Err(FsError::WouldBlock) if wait => {
+                        call.failed(Errno::EINTR);
+                        return reply.error(Errno::EINTR);
+                    }
+                    done => return answer::empty(call, reply, done),
                 }
             }
         });

@@ -75,7 +75,7 @@ pub struct Mounted {
 /// [`MountError::NoDevice`] and [`MountError::Mount`].
 pub fn mount(vfs: Arc<Vfs>, runtime: Handle, options: &MountOptions) -> Result<Mounted, MountError> {
     let nodes = Nodes { root: options.root };
-    let adapter = Adapter::new(vfs.clone(), runtime.clone(), nodes, options.control.clone());
+    let adapter = Adapter::new(vfs.clone(), runtime.clone(), nodes, options);
     let waiting = Arc::downgrade(adapter.waiting());
     let session = begin(adapter, options)?;
     let device = || {

@@ -3,6 +3,7 @@
 use crate::adapter::{Adapter, ctx, name};
 use crate::answer;
 use crate::attr::kind_of_mode;
+use crate::stats::Op;
 use crate::vfs::{NewNode, RenameMode};
 use bytes::Bytes;
 use carafe_types::{EntryName, FileKind, FsError, FsResult, InodeNo};
@@ -16,6 +17,7 @@ const TARGET_MAX: usize = 4095;
 
 impl Adapter {
     pub(crate) fn do_lookup(&self, request: &Request, parent: INodeNo, wanted: &OsStr, reply: ReplyEntry) {
+        let call = self.begin(Op::Lookup);
         let (vfs, nodes, dir) = (self.vfs.clone(), self.nodes, self.inode(parent));
         let wanted = name(wanted);
         self.serve(request, async move {
@@ -23,19 +25,20 @@ impl Adapter {
                 Ok(wanted) => vfs.lookup(dir, &wanted).await,
                 Err(e) => Err(e),
             };
-            answer::lookup(nodes, reply, found);
+            answer::lookup(call, nodes, reply, found);
         });
     }
 
     /// `mknod`, `mkdir` and `symlink`: they differ in the node that is made.
     pub(crate) fn do_make(
         &self,
-        call: &'static str,
+        op: Op,
         request: &Request,
         (parent, wanted): (INodeNo, &OsStr),
         node: FsResult<NewNode>,
         reply: ReplyEntry,
     ) {
+        let call = self.begin(op);
         let (vfs, nodes, dir, ctx) = (self.vfs.clone(), self.nodes, self.inode(parent), ctx(request));
         let wanted = name(wanted).and_then(|n| node.map(|node| (n, node)));
         self.serve(request, async move {
@@ -55,6 +58,7 @@ impl Adapter {
         flags: i32,
         reply: ReplyCreate,
     ) {
+        let call = self.begin(Op::Create);
         let (vfs, nodes, dir, ctx) = (self.vfs.clone(), self.nodes, self.inode(parent), ctx(request));
         let wanted = name(wanted);
         let node = new_node(request, FileKind::Regular, mode, 0, None);
@@ -63,23 +67,24 @@ impl Adapter {
                 Ok(wanted) => vfs.create(&ctx, dir, &wanted, node, flags).await,
                 Err(e) => Err(e),
             };
-            answer::created(nodes, reply, made);
+            answer::created(call, nodes, reply, made);
         });
     }
 
     pub(crate) fn do_remove(
         &self,
-        call: &'static str,
+        op: Op,
         request: &Request,
         parent: INodeNo,
         wanted: &OsStr,
         reply: ReplyEmpty,
     ) {
+        let call = self.begin(op);
         let (vfs, dir, ctx) = (self.vfs.clone(), self.inode(parent), ctx(request));
         let wanted = name(wanted);
         self.serve(request, async move {
             let done = match wanted {
-                Ok(wanted) if call == "rmdir" => vfs.rmdir(&ctx, dir, &wanted).await,
+                Ok(wanted) if op == Op::Rmdir => vfs.rmdir(&ctx, dir, &wanted).await,
                 Ok(wanted) => vfs.unlink(&ctx, dir, &wanted).await,
                 Err(e) => Err(e),
             };
@@ -95,6 +100,7 @@ impl Adapter {
         flags: RenameFlags,
         reply: ReplyEmpty,
     ) {
+        let call = self.begin(Op::Rename);
         let (vfs, ctx) = (self.vfs.clone(), ctx(request));
         let both = self.place(from).and_then(|f| self.place(to).map(|t| (f, t)));
         self.serve(request, async move {
@@ -102,11 +108,12 @@ impl Adapter {
                 (Ok((from, to)), Ok(mode)) => vfs.rename(&ctx, (from.0, &from.1), (to.0, &to.1), mode).await,
                 (Err(e), _) | (_, Err(e)) => Err(e),
             };
-            answer::empty("rename", reply, done);
+            answer::empty(call, reply, done);
         });
     }
 
     pub(crate) fn do_link(&self, request: &Request, ino: INodeNo, to: (INodeNo, &OsStr), reply: ReplyEntry) {
+        let call = self.begin(Op::Link);
         let (vfs, nodes, ino, ctx) = (self.vfs.clone(), self.nodes, self.inode(ino), ctx(request));
         let to = self.place(to);
         self.serve(request, async move {
@@ -114,7 +121,7 @@ impl Adapter {
                 Ok((dir, wanted)) => vfs.link(&ctx, ino, dir, &wanted).await,
                 Err(e) => Err(e),
             };
-            answer::entry("link", nodes, reply, made);
+            answer::entry(call, nodes, reply, made);
         });
     }
 

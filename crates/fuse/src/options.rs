@@ -1,6 +1,7 @@
 //! How to mount.
 
 use crate::control::Control;
+use crate::stats::FuseStats;
 use carafe_types::InodeNo;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -30,6 +31,8 @@ pub struct MountOptions {
     pub read_ahead_kib: u32,
     /// Who answers `carafe info` and its like; `None` for nobody.
     pub control: Option<Arc<dyn Control>>,
+    /// Where the requests of this mount are counted.
+    pub stats: Arc<FuseStats>,
 }
 
 impl MountOptions {
@@ -47,6 +50,7 @@ impl MountOptions {
             private: false,
             read_ahead_kib: 1024,
             control: None,
+            stats: Arc::default(),
         }
     }
 

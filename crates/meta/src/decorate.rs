@@ -1,5 +1,5 @@
 //! What stands between a client and its store: one place that hands every call on, and a [`Layer`] that is asked before
-//! and after. [`crate::counting`] counts, [`crate::failing`] breaks things.
+//! and after. [`crate::counting`] counts, [`crate::measured`] measures, [`crate::failing`] breaks things.
 
 use crate::store::{
     Allocation, Commit, Key, LoadRequest, Loaded, Message, MetaStore, NewSession, Outcome, QuotaState,
@@ -10,6 +10,7 @@ use bytes::Bytes;
 use carafe_types::SessionNo;
 use std::future::Future;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::sync::mpsc::UnboundedReceiver;
 
 /// The calls of [`MetaStore`].
@@ -34,6 +35,50 @@ pub enum Call {
     Barrier,
 }
 
+impl Call {
+    /// All of them, in the order of their numbers.
+    pub const ALL: [Call; 16] = [
+        Call::Info,
+        Call::Format,
+        Call::Destroy,
+        Call::Register,
+        Call::Messages,
+        Call::Renew,
+        Call::Reap,
+        Call::Unregister,
+        Call::Sessions,
+        Call::Load,
+        Call::Scan,
+        Call::Commit,
+        Call::Watch,
+        Call::Send,
+        Call::Allocate,
+        Call::Barrier,
+    ];
+
+    /// The method's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Call::Info => "info",
+            Call::Format => "format",
+            Call::Destroy => "destroy",
+            Call::Register => "register",
+            Call::Messages => "messages",
+            Call::Renew => "renew",
+            Call::Reap => "reap",
+            Call::Unregister => "unregister",
+            Call::Sessions => "sessions",
+            Call::Load => "load",
+            Call::Scan => "scan",
+            Call::Commit => "commit",
+            Call::Watch => "watch",
+            Call::Send => "send",
+            Call::Allocate => "allocate",
+            Call::Barrier => "barrier",
+        }
+    }
+}
+
 /// What a decorator does around each call.
 #[async_trait]
 pub trait Layer: Send + Sync + 'static {
@@ -44,6 +89,16 @@ pub trait Layer: Send + Sync + 'static {
     async fn after(&self, call: Call) -> Result<(), StoreError> {
         let _ = call;
         Ok(())
+    }
+
+    /// A call took so long, and failed if there is an error.
+    fn ended(&self, call: Call, took: Duration, error: Option<&StoreError>) {
+        let _ = (call, took, error);
+    }
+
+    /// The store decided a commit.
+    fn decided(&self, outcome: &Outcome) {
+        let _ = outcome;
     }
 }
 
@@ -70,7 +125,10 @@ impl<L: Layer> Layered<L> {
         answer: impl Future<Output = Result<T, StoreError>> + Send,
     ) -> Result<T, StoreError> {
         self.layer.before(call).await?;
-        let answer = answer.await?;
+        let begun = Instant::now();
+        let answer = answer.await;
+        self.layer.ended(call, begun.elapsed(), answer.as_ref().err());
+        let answer = answer?;
         self.layer.after(call).await?;
         Ok(answer)
     }
@@ -128,7 +186,9 @@ impl<L: Layer> MetaStore for Layered<L> {
     }
 
     async fn commit(&self, session: &SessionRef, commit: &Commit) -> Result<Outcome, StoreError> {
-        self.around(Call::Commit, self.inner.commit(session, commit)).await
+        let outcome = self.around(Call::Commit, self.inner.commit(session, commit)).await?;
+        self.layer.decided(&outcome);
+        Ok(outcome)
     }
 
     async fn watch(

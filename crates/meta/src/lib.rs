@@ -19,9 +19,11 @@ mod content;
 pub mod counting;
 pub mod decorate;
 pub mod failing;
+mod figures;
 pub mod format;
 mod inodes;
 pub mod jobs;
+pub mod measured;
 pub mod memory;
 mod ops;
 mod quota;
@@ -34,6 +36,7 @@ pub mod volumes;
 pub use client::{
     Client, ClientOptions, Ctx, DirPage, DirtyWatch, Found, Hooks, LockRequest, Lookup, StatFs, XattrMode,
 };
+pub use figures::{ClientStats, MESSAGES, QuotaStats};
 pub use ops::create::NewNode;
 pub use ops::fallocate::Falloc;
 pub use ops::read::FileContent;

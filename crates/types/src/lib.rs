@@ -8,11 +8,13 @@
 //! - [`attr`]: what `stat` tells, the union of what the records below hold;
 //! - [`record`]: inode, directory guard and tally, extents, locks, sessions, quotas, volumes, the format record,
 //!   each with a versioned encoding that rejects what it does not know;
-//! - [`error`]: the kinds of failure that a file system call can have, before they become an errno.
+//! - [`error`]: the kinds of failure that a file system call can have, before they become an errno;
+//! - [`latency`]: times counted in buckets.
 
 pub mod attr;
 pub mod error;
 pub mod id;
+pub mod latency;
 pub mod name;
 pub mod record;
 mod varint;
@@ -20,4 +22,5 @@ mod varint;
 pub use attr::{Attr, FileKind, Timestamp};
 pub use error::{FsError, FsResult};
 pub use id::{BucketNo, Generation, InodeNo, QuotaId, SessionNo, SessionUuid, SliceId};
+pub use latency::{Latencies, Latency};
 pub use name::EntryName;

@@ -34,6 +34,23 @@ pub(crate) struct Counters {
     pub(crate) upload_errors: Counter,
     pub(crate) commits: Counter,
     pub(crate) lost_files: Counter,
+    pub(crate) uploads_waiting: Counter,
+}
+
+/// Counts somebody who waits, also if the wait is given up.
+pub(crate) struct InQueue<'a>(&'a Counter);
+
+impl<'a> InQueue<'a> {
+    pub(crate) fn enter(queue: &'a Counter) -> Self {
+        queue.add(1);
+        InQueue(queue)
+    }
+}
+
+impl Drop for InQueue<'_> {
+    fn drop(&mut self) {
+        self.0.sub(1);
+    }
 }
 
 /// A look at a mount.
@@ -71,6 +88,12 @@ pub struct VfsStats {
     pub fetches: u64,
     /// Bytes that they brought.
     pub fetched_bytes: u64,
+    /// Objects that wait for their turn to be uploaded.
+    pub uploads_waiting: u64,
+    /// Objects on their way to the bucket.
+    pub uploads_running: u64,
+    /// Bytes of the journal on disk.
+    pub journal_bytes: u64,
     /// New data is kept in memory since the cache disk fails.
     pub memory_mode: bool,
 }

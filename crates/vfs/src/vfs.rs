@@ -15,7 +15,7 @@ use crate::quotas::Quotas;
 use crate::read::Fetcher;
 use crate::remote::Remote;
 use crate::rooms::Rooms;
-use crate::stats::{Counter, Counters, VfsStats};
+use crate::stats::{Counter, Counters, InQueue, VfsStats};
 use bytes::Bytes;
 use carafe_cache::{CacheError, SliceKey};
 use carafe_meta::Client;
@@ -24,7 +24,7 @@ use parking_lot::RwLock;
 use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 /// Rooms kept for answers to large reads: about as many as the kernel has under way.
 const ANSWERS: usize = 8;
@@ -267,8 +267,19 @@ impl Vfs {
             lost_files: c.lost_files.get(),
             fetches: self.fetcher.counts.flights.get(),
             fetched_bytes: self.fetcher.counts.bytes.get(),
+            uploads_waiting: c.uploads_waiting.get(),
+            uploads_running: self.o.upload_parallel.max(1).saturating_sub(self.uploads.available_permits())
+                as u64,
+            journal_bytes: self.log.bytes(),
             memory_mode: self.local.in_memory_mode(),
         }
+    }
+
+    /// Waits for a place among the uploads that run at once.
+    pub(crate) async fn upload_turn(&self) -> Option<SemaphorePermit<'_>> {
+        let _queue = InQueue::enter(&self.counters.uploads_waiting);
+        // Never closed; without a permit an upload would only be one too many.
+        self.uploads.acquire().await.ok()
     }
 
     pub(crate) fn strong(&self) -> Arc<Vfs> {

@@ -334,6 +334,12 @@ impl Cache {
         leave
     }
 
+    /// Keys held alone, keys shared, values kept: for metrics.
+    pub(crate) fn figures(&self) -> (u64, u64, u64) {
+        let alone = self.entries.values().filter(|e| e.sole).count() as u64;
+        (alone, self.entries.len() as u64 - alone, self.sizes().0 as u64)
+    }
+
     /// Values kept and keys watched, for statistics.
     pub(crate) fn sizes(&self) -> (usize, usize) {
         (self.entries.values().map(Entry::len).sum(), self.entries.len())

@@ -12,6 +12,7 @@ use crate::tx::{Op, Ran, Stop, Tx, View, World};
 use carafe_types::{FsError, FsResult, InodeNo, QuotaId, SessionNo};
 use rand::Rng;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::{Duration, Instant};
 use tokio::sync::OwnedMutexGuard;
 
@@ -361,6 +362,7 @@ impl Client {
                 if how.data { Err(to_fs(StoreError::Fenced)) } else { Ok(()) }
             }
             e if super::is_passing(&e) && !pace.is_over() => {
+                self.counters.retries.fetch_add(1, Relaxed);
                 let wait = pace.next_wait(Duration::from_secs(1));
                 self.sleep(wait).await;
                 Ok(())

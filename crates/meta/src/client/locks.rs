@@ -155,6 +155,7 @@ impl Client {
                 break Err(FsError::Deadlock);
             }
             let _blocked = Blocked(&self.lock_state, request.owner);
+            let _waits = self.counters.wait_for_lock();
             let _ = self.within(TRY_AGAIN, rung).await;
         };
         self.lock_state.bell_done(request.ino, bell);

@@ -36,6 +36,7 @@ pub(crate) use errors::{is_passing, to_fs};
 pub(crate) use gate::{Gate, later};
 
 use crate::cache::Cache;
+use crate::figures::Counters;
 use crate::inodes::{Inodes, Next, Number};
 use crate::quota::{Pools, QuotaTable};
 use crate::session::Session;
@@ -67,6 +68,7 @@ pub struct Client {
     /// Woken whenever an inode leaves `Cache::removing`.
     pub(crate) removed: Notify,
     pub(crate) lock_state: locks::LockState,
+    pub(crate) counters: Counters,
     hooks: RwLock<Option<Arc<dyn Hooks>>>,
     uuids: Mutex<HashMap<SessionNo, SessionUuid>>,
     queues: Vec<tokio::sync::Mutex<()>>,
@@ -104,6 +106,7 @@ impl Client {
             session,
             removed: Notify::new(),
             lock_state: locks::LockState::default(),
+            counters: Counters::default(),
             hooks: RwLock::new(None),
             uuids: Mutex::default(),
             queues: (0..QUEUES).map(|_| tokio::sync::Mutex::new(())).collect(),

@@ -8,6 +8,8 @@ mod reserve;
 
 pub(crate) use reserve::Pools;
 
+use crate::figures::QuotaStats;
+use crate::format::UNLIMITED;
 use crate::store::{Commit, Key, QuotaState, Write};
 use crate::tx::{Op, Stop};
 use carafe_types::record::QuotaRecord;
@@ -163,6 +165,26 @@ impl QuotaTable {
     /// Whether `q` lies inside a volume, so that its users expect EDQUOT instead of ENOSPC.
     pub(crate) fn is_nested(&self, q: QuotaId) -> bool {
         self.chain(q).count() > 2
+    }
+
+    /// All quotas that are known, for metrics. The store counts what is left, also where there is no limit.
+    pub(crate) fn figures(&self) -> Vec<QuotaStats> {
+        let used = |limit: Option<u64>, left: i64| {
+            let limit = limit.map_or(UNLIMITED, |l| i64::try_from(l).unwrap_or(i64::MAX));
+            limit.saturating_sub(left).max(0).unsigned_abs()
+        };
+        let figures = |(id, q): (&QuotaId, &Quota)| {
+            let limits = q.record.limits;
+            QuotaStats {
+                id: *id,
+                root: q.record.root,
+                used_bytes: used(limits.bytes, q.left_bytes.saturating_add(q.reserved)),
+                limit_bytes: limits.bytes,
+                used_inodes: used(limits.inodes, q.left_inodes),
+                limit_inodes: limits.inodes,
+            }
+        };
+        self.quotas.iter().map(figures).collect()
     }
 
     /// What `statfs` tells below `q`.

@@ -3,6 +3,7 @@
 use crate::client::{Client, YIELD};
 use crate::store::{Commit, Message, SessionRef, WatchKey};
 use std::sync::Weak;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 use tokio::sync::mpsc::UnboundedReceiver;
 
@@ -17,9 +18,24 @@ pub(super) async fn pump(client: Weak<Client>, session: SessionRef, mut from: Un
     }
 }
 
+/// Its place in [`crate::MESSAGES`].
+fn kind(message: &Message) -> usize {
+    match message {
+        Message::Share(_) => 0,
+        Message::Flush { .. } => 1,
+        Message::Flushed { .. } => 2,
+        Message::Unlocked(_) => 3,
+        Message::Yield(_) => 4,
+        Message::ReturnReserve(_) => 5,
+        Message::Changed(_) => 6,
+        Message::Gap => 7,
+    }
+}
+
 impl Client {
     fn heard(&self, message: Message) {
         tracing::trace!(?message, "heard");
+        self.counters.messages[kind(&message)].fetch_add(1, Relaxed);
         match message {
             Message::Share(key) => self.asked_to_share(key),
             Message::Flush { dir, from } => self.asked_to_flush(dir, from),

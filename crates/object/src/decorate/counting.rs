@@ -4,6 +4,7 @@ use crate::client::{ByteRange, ListStream, ObjectClient, Verb};
 use crate::error::Result;
 use async_trait::async_trait;
 use bytes::Bytes;
+use carafe_types::{Latencies, Latency};
 use futures::StreamExt;
 use std::future::Future;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ struct Cells {
     requests: AtomicU64,
     errors: AtomicU64,
     bytes: AtomicU64,
-    micros: AtomicU64,
+    latency: Latency,
 }
 
 /// Counters of one verb at one moment.
@@ -33,8 +34,8 @@ pub struct VerbCounts {
     pub errors: u64,
     /// Bytes of the bodies sent and received. For a delete or a listing: the number of keys.
     pub bytes: u64,
-    /// Sum of the times of ended requests in microseconds; without listings, which last as long as their reader.
-    pub micros: u64,
+    /// Times of ended requests; without listings, which last as long as their reader.
+    pub latency: Latencies,
 }
 
 /// Counters of all verbs at one moment.
@@ -61,7 +62,7 @@ impl Counts {
             requests: load(&c.requests),
             errors: load(&c.errors),
             bytes: load(&c.bytes),
-            micros: load(&c.micros),
+            latency: c.latency.snapshot(),
         });
         Snapshot { verbs, retries: 0 }
     }
@@ -80,7 +81,7 @@ impl Counts {
         cells.requests.fetch_add(1, Ordering::Relaxed);
         let start = Instant::now();
         let reply = request.await;
-        cells.micros.fetch_add(start.elapsed().as_micros() as u64, Ordering::Relaxed);
+        cells.latency.record(start.elapsed());
         match &reply {
             Ok(value) => cells.bytes.fetch_add(bytes(value), Ordering::Relaxed),
             Err(_) => cells.errors.fetch_add(1, Ordering::Relaxed),

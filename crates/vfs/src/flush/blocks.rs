@@ -115,7 +115,7 @@ impl Vfs {
             }
         }
         let mut busy = Busy { slice, index, sent: false };
-        let _turn = self.uploads.acquire().await;
+        let _turn = self.upload_turn().await;
         let range = slice.block_range(index);
         let (id, object) = self.remote.block(slice, index, of).map_err(BlocksError::Lost)?;
         let put = || self.remote.put(&id, object.clone());

@@ -68,7 +68,7 @@ impl Vfs {
         let len = builder.payload_len();
         let oid = builder.id();
         let object = builder.finish();
-        let _turn = self.uploads.acquire().await;
+        let _turn = self.upload_turn().await;
         self.until(deadline, || self.remote.put(&oid, object.clone())).await?;
         self.counters.packs.add(1);
         self.counters.uploaded.add(len);

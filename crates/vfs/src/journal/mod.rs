@@ -42,6 +42,11 @@ impl Log {
         }
     }
 
+    /// Bytes of the journal on disk; 0 without a disk.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.journal.as_ref().map_or(0, |journal| journal.stats().bytes)
+    }
+
     /// A number for a new layer.
     pub(crate) fn new_layer(&self) -> u64 {
         self.next_layer.fetch_add(1, Relaxed)

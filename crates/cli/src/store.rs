@@ -82,12 +82,13 @@ pub(crate) async fn connect(url: &MetaUrl, secrets: &Secrets, create: bool) -> O
             Ok(Arc::new(carafe_meta_redis::RedisStore::new(url.as_str(), &options)?))
         }
         MetaUrl::Embedded { path, .. } if !create && !path.exists() => Err(StoreError::NotFormatted.into()),
-        MetaUrl::Embedded { path, .. } if missing_folder(path).is_some() => {
-            let folder = missing_folder(path).unwrap_or(path).display();
-            let what = format!("the folder {folder} of the metadata file does not exist");
-            Err(Failure::new(Exit::Unreachable, what).next(format!("make it: `mkdir -p {folder}`")))
-        }
         MetaUrl::Embedded { path, options } => {
+            if let Some(folder) = missing_folder(path).map(Path::display) {
+                let what = format!("the folder {folder} of the metadata file does not exist");
+                return Err(
+                    Failure::new(Exit::Unreachable, what).next(format!("make it: `mkdir -p {folder}`"))
+                );
+            }
             let options = options.as_ref().map(|o| format!("?{o}")).unwrap_or_default();
             let url = format!("embedded://{}{options}", path.display());
             // A file that was not closed well is checked first, which takes its time.

@@ -112,7 +112,7 @@ impl<S: Starter> Inner<S> {
     async fn ensure(&self, address: &FsAddress) -> Result<Source, LaunchError> {
         let folder = self.options.base.join("mnt");
         std::fs::create_dir_all(&folder).map_err(io("making", &folder))?;
-        let point = self.folder()?.join(MountId::of(address).as_str());
+        let point = self.point(address)?;
         let slot = self.slot(&point);
         let mut serving = slot.serving.lock().await;
         let source = Source::new(point.clone(), Arc::clone(&slot.hold));
@@ -135,8 +135,12 @@ impl<S: Starter> Inner<S> {
     }
 
     fn last_words(&self, address: &FsAddress) -> Option<String> {
-        let point = self.folder().ok()?.join(MountId::of(address).as_str());
-        self.starter.last_words(&point)
+        self.starter.last_words(&self.point(address).ok()?)
+    }
+
+    /// Where a file system is mounted, or would be.
+    fn point(&self, address: &FsAddress) -> Result<PathBuf, MountError> {
+        Ok(self.folder()?.join(MountId::of(address).as_str()))
     }
 
     /// The folder of the mounts as the mount table shows it.

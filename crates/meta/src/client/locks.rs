@@ -1,8 +1,8 @@
 //! flock and POSIX locks across sessions.
 //!
 //! A lock is one commit: the record is guessed from the last time it was seen (mostly absent), and a wrong guess brings the
-//! right one. Locks of dead sessions do not count, nor do, in a resumed session, those of the daemon before. Who waits is named in the record and told when something is
-//! released; a lost message costs at most a second.
+//! right one. Locks of dead sessions do not count, nor do, in a resumed session, those of the daemon before. Who waits is
+//! named in the record and told when something is released; a lost message costs at most a second.
 
 use super::{Client, Ctx, How, to_fs};
 use crate::ops::lock::{self, Change, Locked};
@@ -233,8 +233,9 @@ impl Client {
         Err(FsError::Io("a lock was neither taken nor refused".to_owned()))
     }
 
-    /// Whether a lock is of the daemon whose session this one resumed: its descriptors died with its mount. Owners of this daemon stand in
-    /// `mine` before their locks are committed, so this is to be asked when the record has been read, not before.
+    /// Whether a lock is of the daemon whose session this one resumed: its descriptors died with its mount. Owners of this
+    /// daemon stand in `mine` before their locks are committed, so this is to be asked when the record has been read, not
+    /// before.
     fn is_left_over(&self, ino: InodeNo, h: &Held) -> bool {
         let session = self.session();
         session.resumed

@@ -72,6 +72,21 @@ pub enum CsiError {
         /// What the kernel said.
         reason: String,
     },
+    /// The directory lies around or inside that of another volume of the same mount.
+    #[error(
+        "the directory {directory:?} of volume {id} overlaps with {other:?}, which is mounted at {point:?}: name a path \
+         beside it, or give the volume a mount of its own with the attribute \"isolation\": \"volume\""
+    )]
+    Overlap {
+        /// The volume.
+        id: String,
+        /// Relative to the file system's root.
+        directory: PathBuf,
+        /// The other volume's, too.
+        other: PathBuf,
+        /// Where the other one is mounted.
+        point: PathBuf,
+    },
     /// Another call works on the same object.
     #[error("another call is at work on {0}: repeat this one when that one has ended")]
     Busy(String),

@@ -32,6 +32,7 @@ pub(crate) fn code(error: &CsiError) -> Code {
         | CsiError::NoClaims { .. }
         | CsiError::OtherFileSystem { .. }
         | CsiError::UnsafeDirectory { .. }
+        | CsiError::Overlap { .. }
         | CsiError::NotStaged(_)
         | CsiError::PublishedElsewhere { .. } => Code::FailedPrecondition,
         CsiError::TimedOut { .. } => Code::DeadlineExceeded,

@@ -158,6 +158,34 @@ async fn a_symbolic_link_on_the_way_to_a_volume_is_never_followed() {
 }
 
 #[tokio::test]
+async fn static_volumes_that_overlap_are_refused_until_the_other_is_gone() {
+    let mut plugin = Plugin::start().await;
+    fs::create_dir_all(plugin.dir.path("fs/outer/inner")).unwrap();
+    let volume = |id: &str, path: &str| Volume {
+        volume_id: id.into(),
+        volume_context: map(&[("path", path)]),
+        ..Volume::default()
+    };
+    let (outer, inner) = (volume("outer", "outer"), volume("inner", "outer/inner"));
+    plugin.publish(&inner, "pod-inner").await.unwrap();
+    let refused = plugin.publish(&outer, "pod-outer").await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+    assert!(
+        refused.message().contains("\"outer/inner\"") && refused.message().contains("isolation"),
+        "{refused}"
+    );
+    assert!(!plugin.dir.path("pods/pod-outer").exists(), "nothing half-made is left behind");
+    // The very same directory by another name is no overlap.
+    plugin.publish(&volume("again", "outer/inner"), "pod-again").await.unwrap();
+    for (volume, pod) in [(&inner, "pod-inner"), (&inner, "pod-again")] {
+        plugin.unpublish(volume, pod).await.unwrap();
+    }
+    plugin.publish(&outer, "pod-outer").await.unwrap();
+    let refused = plugin.publish(&inner, "pod-inner").await.unwrap_err();
+    assert_eq!(refused.code(), Code::FailedPrecondition);
+}
+
+#[tokio::test]
 async fn a_mount_of_somebody_else_on_the_target_is_left_alone() {
     let mut plugin = Plugin::start().await;
     let volume = plugin.create("pvc-1").await;

@@ -7,14 +7,14 @@
 //!    it is not: callers do publish without staging after a node's restart.
 //! 3. An answer is given after the new mount was looked at: it must show the very directory that was opened.
 
-use super::{Core, group, target_key};
+use super::{Core, group, overlap, target_key};
 use crate::error::CsiError;
 use crate::launcher::Source;
 use crate::mount::bind::{self, OpenError};
 use crate::mount::probe::{self, Health};
 use crate::mount::table::{MountEntry, MountTable};
 use crate::mount::unmount;
-use crate::request::{self, Attributes, VolumeContext, required};
+use crate::request::{self, Attributes, VolumeContext, VolumePath, required};
 use carafe_proto::csi::v1::{
     NodePublishVolumeRequest, NodePublishVolumeResponse, NodeStageVolumeRequest, NodeStageVolumeResponse,
 };
@@ -64,7 +64,7 @@ impl Core {
             return Ok(NodeStageVolumeResponse {});
         }
         let source = self.launcher.ensure(&address).await?;
-        let directory = self.launcher.attach(&source, id, &path).await?;
+        let directory = self.attach_apart(&source, id, &path).await?;
         let group = group::wanted(&access, &context);
         let made = Made { target: &staging, attributes: Attributes::default(), mode: STAGING_MODE, group };
         self.mount(id, Origin::Mounted { source, directory }, made).await?;
@@ -102,12 +102,19 @@ impl Core {
         } else {
             let source =
                 self.launcher.ensure(&self.address(id, &context, &access, &request.secrets)?).await?;
-            let directory = self.launcher.attach(&source, id, &path).await?;
+            let directory = self.attach_apart(&source, id, &path).await?;
             Origin::Mounted { source, directory }
         };
         let group = group::wanted(&access, &context);
         self.mount(id, origin, Made { target: &target, attributes, mode: TARGET_MODE, group }).await?;
         Ok(NodePublishVolumeResponse {})
+    }
+
+    /// Makes the volume reachable below `source`, unless its directory overlaps with that of a volume that is mounted already.
+    async fn attach_apart(&self, source: &Source, id: &str, path: &VolumePath) -> Result<PathBuf, CsiError> {
+        let directory = self.launcher.directory(id, path);
+        overlap::refuse(id, &MountTable::read()?, &source.mount_point, &directory)?;
+        Ok(self.launcher.attach(source, id, path).await?)
     }
 
     /// Whether the volume's directory is mounted at `point` as it shall be, and answers.

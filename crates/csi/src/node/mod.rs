@@ -8,6 +8,7 @@ mod attach;
 mod detach;
 mod group;
 mod inspect;
+mod overlap;
 
 use crate::address::FsAddress;
 use crate::call;

@@ -13,7 +13,7 @@ pub struct MountOptions {
     pub dir: PathBuf,
     /// The file system's name: the mount table shows `carafe:<name>`.
     pub fs_name: String,
-    /// Threads that read requests from the kernel. What has to wait goes to the runtime, so a few are enough.
+    /// Threads that read requests from the kernel, see `usual_threads`.
     pub threads: usize,
     /// The directory that is shown as the root of the mount.
     pub root: InodeNo,
@@ -35,13 +35,20 @@ pub struct MountOptions {
     pub stats: Arc<FuseStats>,
 }
 
+/// As many threads as there are processors for this process, 2 to 4. What has to wait goes to the runtime, so a few are enough; more than
+/// there are processors cost: the kernel wakes them in turn, and each wake of a thread that has slept takes longer than most requests. Four
+/// writers of small files on 2 processors: 1.1 to 1.5 times as fast with 2 threads as with 4.
+pub(crate) fn usual_threads() -> usize {
+    std::thread::available_parallelism().map_or(2, usize::from).clamp(2, 4)
+}
+
 impl MountOptions {
     /// Defaults for a mount of the file system `fs_name` at `dir`.
     pub fn new(dir: impl Into<PathBuf>, fs_name: impl Into<String>) -> Self {
         MountOptions {
             dir: dir.into(),
             fs_name: fs_name.into(),
-            threads: 4,
+            threads: usual_threads(),
             root: InodeNo::ROOT,
             read_only: false,
             dev: false,

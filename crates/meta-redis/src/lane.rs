@@ -6,7 +6,7 @@
 //!
 //! 1. *Not for long.* After [`BRIEF`] the rest of the call is awaited like any other, on the same lane, and lanes rest for
 //!    [`REST`]: a server that is far away, or stuck, does not hold up threads that serve.
-//! 2. *Not all threads.* There are few lanes; who finds none uses the shared connection.
+//! 2. *Few.* Who finds no free lane uses the shared connection.
 //! 3. *No order is promised* between lanes and the shared connection. Nothing needs one: who depends on an answer has it before he
 //!    asks again, and answers that overtake each other are told apart by their place in the order of commits.
 //! 4. *A lane with an answer outstanding is never used again* by somebody else: it comes back with the answer, or is closed.
@@ -20,13 +20,14 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_util::codec::Decoder;
 
-/// Threads that serve are few (four by default); two stay free whatever happens.
+/// With more, threads that serve would mostly wait for a server that does one thing at a time.
 const LANES: usize = 2;
 /// How long a thread waits on the spot. The kernel rounds it up to its tick.
 const BRIEF: Duration = Duration::from_millis(2);
 /// How long no thread waits after one has waited in vain.
 const REST: Duration = Duration::from_secs(1);
-const READ: usize = 16 << 10;
+/// Room for an answer; most have less than 100 bytes, and the room is zeroed for each.
+const READ: usize = 4 << 10;
 
 /// The lanes of one connection to the server.
 #[derive(Debug)]

@@ -44,9 +44,9 @@ pub(crate) struct MountArgs {
     #[arg(long)]
     nonempty: bool,
 
-    /// Threads that read requests from the kernel
-    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u16).range(1..=64))]
-    fuse_threads: u16,
+    /// Threads that read requests from the kernel; as many as processors, 2 to 4, when not given
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..=64))]
+    fuse_threads: Option<u16>,
 
     /// Mount options as of mount(8): ro, rw, dev, nodev, suid, nosuid, exec, noexec, private (for the own user alone),
     /// read_ahead_kb=N
@@ -163,7 +163,7 @@ impl Ends {
 
 fn mount_options(args: &MountArgs, dir: &Path) -> Outcome<MountOptions> {
     let mut options = MountOptions::new(dir, "");
-    options.threads = usize::from(args.fuse_threads);
+    options.threads = args.fuse_threads.map_or(options.threads, usize::from);
     options.read_only = args.read_only;
     let mut unknown = Vec::new();
     for option in args.options.iter().map(String::as_str).filter(|o| !o.is_empty()) {
